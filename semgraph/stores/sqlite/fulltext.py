@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
 from itertools import chain
+from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from semgraph.expr.functions import distinct_words, overlap_of
@@ -80,7 +80,7 @@ class FullTextIndex:
     searched. The caches keep counts until the file changes.
     """
 
-    def __init__(self, con: sqlite3.Connection, table: Table, prop: str, caches: Caches) -> None:
+    def __init__(self, con: Connection, table: Table, prop: str, caches: Caches) -> None:
         self.con, self.table, self.prop = con, table, prop
         self._words = caches.words
         full, self.properties = table.words(prop)
@@ -198,7 +198,7 @@ class FullTextIndex:
         return hits
 
 
-def _averages(con: sqlite3.Connection, full: str) -> tuple[int, float]:
+def _averages(con: Connection, full: str) -> tuple[int, float]:
     """The rows of an FTS5 table and their mean number of words, from its averages record."""
     row = con.execute(f"SELECT block FROM {quote(full + '_data')} WHERE id = 1").fetchone()
     numbers, number = [], 0
@@ -421,7 +421,7 @@ class FullText:
         texts = column(self.scope.request.rows, self.method.column).to_pylist()
         return [text or "" for text in texts]
 
-    def hits(self, con: sqlite3.Connection, caches: Caches) -> Iterator[RankedHit]:
+    def hits(self, con: Connection, caches: Caches) -> Iterator[RankedHit]:
         """The hits, ties by key."""
         index = FullTextIndex(con, self.scope.table, self.method.prop, caches)
         for row, query in enumerate(self.queries):
@@ -437,9 +437,7 @@ class FullText:
             for rank, (score, _, row_id) in enumerate(hits[: self.method.k]):
                 yield RankedHit(q, rank, -score, row_id)
 
-    def _passing(
-        self, con: sqlite3.Connection, best: TextRanking, q: int, *, confined: bool
-    ) -> Hits:
+    def _passing(self, con: Connection, best: TextRanking, q: int, *, confined: bool) -> Hits:
         """The best rows that pass the conditions. Reads more rows as long as fewer than k pass."""
         k, scope = self.method.ranked, self.scope
         if not scope.where and not confined:

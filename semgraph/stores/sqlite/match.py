@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, islice
+from sqlite3 import Connection
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from semgraph.stores.prepare import (
     without_left_out,
 )
 from semgraph.stores.sqlite.rows import RequestRows
-from semgraph.stores.sqlite.schema import ID, Table, quote, temporary
+from semgraph.stores.sqlite.schema import ID, Table, Tables, quote, temporary
 from semgraph.stores.sqlite.search import arrays_of, read_rows
 
 
@@ -57,9 +57,7 @@ def looseness(element: PatternNode | PatternEdge, table: Table) -> int:
 class _Match:
     """A pattern, prepared for its rows, and the properties that its variables return."""
 
-    def __init__(
-        self, tables: Mapping[str, Table], query: MatchQuery, request: RequestRows
-    ) -> None:
+    def __init__(self, tables: Tables, query: MatchQuery, request: RequestRows) -> None:
         self.tables, self.query, self.request = tables, query, request
         self.graph = next(iter(tables.values())).graph
         self.left_out = next(iter(tables.values())).left_out
@@ -74,9 +72,7 @@ class _Match:
         """The returned properties of an element, in SQL."""
         return [table.stored(name, alias) for name in self.names.get(element.var, ())]
 
-    def result(
-        self, con: sqlite3.Connection, sql: str, dimensions: Dimensions, way: int = 1
-    ) -> pa.Table:
+    def result(self, con: Connection, sql: str, dimensions: Dimensions, way: int = 1) -> pa.Table:
         """The matches of a statement that returns the ordinal, the walk of a variable-length path
         (its edges, each as `label:id;`; `way` is -1 if it was walked backwards), and the properties
         of all other variables.
@@ -108,7 +104,7 @@ class _Match:
         records = map(record, rows, walks)
         return match_table(self.graph, self.query, schema, self.left_out, records, columns)
 
-    def _edges(self, con: sqlite3.Connection, steps: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    def _edges(self, con: Connection, steps: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """The key, label and ends of each edge of some walks."""
         ids: dict[str, list[int]] = {}
         for step in dict.fromkeys(steps):
@@ -126,9 +122,7 @@ class _Match:
 class PatternMatch(_Match):
     """A pattern of fixed length. Element i of the path is `t<i>` in SQL; nodes are even, edges odd."""
 
-    def __init__(
-        self, tables: Mapping[str, Table], query: MatchQuery, request: RequestRows
-    ) -> None:
+    def __init__(self, tables: Tables, query: MatchQuery, request: RequestRows) -> None:
         super().__init__(tables, query, request)
         self.elements = query.pattern.fixed
         self.tables_of = [tables[element.label] for element in self.elements]
@@ -191,7 +185,7 @@ class PatternMatch(_Match):
         )
         return [start, *range(start + 1, len(self.elements)), *range(start - 1, -1, -1)]
 
-    def run(self, con: sqlite3.Connection, dimensions: Dimensions) -> pa.Table:
+    def run(self, con: Connection, dimensions: Dimensions) -> pa.Table:
         """The paths of all rows, within a transaction, after `request.load`."""
         selected, sources = ["r.q", "''"], [f"temp.{self.request.table} r"]
         for i, (element, table) in enumerate(zip(self.elements, self.tables_of, strict=True)):
@@ -225,7 +219,7 @@ class LabelScan:
             where, "", lambda prop: (table.stored(prop.name), table.type_of(prop.name))
         )
 
-    def run(self, con: sqlite3.Connection, dimensions: Dimensions) -> pa.Table:
+    def run(self, con: Connection, dimensions: Dimensions) -> pa.Table:
         """The rows, within a transaction."""
         table, conditions = self.table, list(self.conditions)
         self.request.load(con)
@@ -254,7 +248,7 @@ class VariablePaths(_Match):
 
     def __init__(
         self,
-        tables: Mapping[str, Table],
+        tables: Tables,
         query: MatchQuery,
         path: PatternPath,
         request: RequestRows,
@@ -419,6 +413,6 @@ class VariablePaths(_Match):
             f"FROM walk w CROSS JOIN {edges.name} e CROSS JOIN {nodes.name} n WHERE {' AND '.join(tests)}"
         )
 
-    def run(self, con: sqlite3.Connection, dimensions: Dimensions) -> pa.Table:
+    def run(self, con: Connection, dimensions: Dimensions) -> pa.Table:
         """The paths of all rows, within a transaction, after `request.load`."""
         return self.result(con, self.sql, dimensions, -1 if self.begin else 1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from sqlite3 import Connection
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -94,7 +94,7 @@ class RequestRows:
         self.partitions(path)
         return quote(f"#parts{list(self._partitions).index(path)}")
 
-    def load(self, con: sqlite3.Connection) -> None:
+    def load(self, con: Connection) -> None:
         """Fill the temporary tables, within a transaction."""
         names = ["q INTEGER PRIMARY KEY", *(f"c{i}" for i in range(len(self._columns)))]
         temporary(con, self._name, names, zip(self.ordinals, *self._columns, strict=True))
@@ -129,7 +129,7 @@ class RankedHit(NamedTuple):
 class Ranker(Protocol):
     """One method of a search, prepared for its rows."""
 
-    def hits(self, con: sqlite3.Connection, caches: Caches) -> Iterator[RankedHit]:
+    def hits(self, con: Connection, caches: Caches) -> Iterator[RankedHit]:
         """The hits, row by row, best first, at most k per row, after the rows are loaded."""
 
 
@@ -168,7 +168,7 @@ class SearchScope:
         )
 
     def passing(
-        self, con: sqlite3.Connection, near: Sequence[tuple[int, int, float]], *, confined: bool
+        self, con: Connection, near: Sequence[tuple[int, int, float]], *, confined: bool
     ) -> list[tuple[int, int, float]]:
         """The passing hits (ordinal, id, score), in order; if `confined`, those that are seen."""
         columns = ["n INTEGER PRIMARY KEY", "q INTEGER", "id INTEGER", "score REAL"]
@@ -181,7 +181,7 @@ class SearchScope:
         ).fetchall()
 
     def all_passing(
-        self, con: sqlite3.Connection, ordinals: Sequence[int]
+        self, con: Connection, ordinals: Sequence[int]
     ) -> list[tuple[str, int, int, str]]:
         """Partition, ordinal, id and key of all passing rows, sorted by the first two."""
         table, tests = self.table, ["r.q IN (SELECT value FROM json_each(?))"]
@@ -194,9 +194,7 @@ class SearchScope:
         )
         return con.execute(sql, (str([*ordinals]),)).fetchall()
 
-    def ranked(
-        self, con: sqlite3.Connection, hits: list[tuple[float, int]]
-    ) -> list[tuple[float, int]]:
+    def ranked(self, con: Connection, hits: list[tuple[float, int]]) -> list[tuple[float, int]]:
         """Scores and ids, best first, ties by key; keys are read only for ties."""
         hits.sort(reverse=True)
         if any(one[0] == next_[0] for one, next_ in pairwise(hits)):

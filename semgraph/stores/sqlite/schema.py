@@ -22,11 +22,11 @@ gets the same words again, so the result of `partition_words` belongs to the lay
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from sqlite3 import Connection
 from typing import Any
 
 import pyarrow as pa
@@ -64,6 +64,7 @@ _OWN_INDEXES = {
 _ADDED = {
     "#marks": {"content": "TEXT NOT NULL DEFAULT ''", "window": "INTEGER", "place": "INTEGER"}
 }
+Numbers = dict[tuple[str, str], int]  # by label and property
 _VERSION = "(SELECT value FROM \"#meta\" WHERE name = 'version')"
 
 
@@ -73,7 +74,7 @@ def quote(name: str) -> str:
 
 
 def temporary(
-    con: sqlite3.Connection,
+    con: Connection,
     name: str,
     columns: Sequence[str],
     rows: Iterable[Sequence[Any]],
@@ -91,7 +92,7 @@ def temporary(
     return table
 
 
-def labels_in(con: sqlite3.Connection) -> list[str]:
+def labels_in(con: Connection) -> list[str]:
     """The labels with tables in a file, of any graph."""
     names = "SELECT name FROM sqlite_master WHERE type = 'table' AND instr(name, '#') = 0 AND name NOT LIKE 'sqlite!_%' "
     return [name for (name,) in con.execute(f"{names} ESCAPE '!' ORDER BY name")]
@@ -248,6 +249,9 @@ class Table:
         )
 
 
+Tables = Mapping[str, Table]  # by label
+
+
 def _changed(columns: list[str], body: str) -> tuple[str, str, str]:
     """The columns, action and condition of a trigger for updates of some columns."""
     differ = " OR ".join(f"old.{c} IS NOT new.{c}" for c in columns)
@@ -316,7 +320,7 @@ def _clash(where: str, names: Mapping[str, object]) -> Problem | None:
     return None
 
 
-def _objects(tables: Mapping[str, Table]) -> dict[str, str]:
+def _objects(tables: Tables) -> dict[str, str]:
     own = {name: f"CREATE TABLE {quote(name)} {body}" for name, body in _OWN.items()}
     own |= _OWN_INDEXES | {table.label.name: table.create() for table in tables.values()}
     for table in tables.values():
@@ -324,11 +328,11 @@ def _objects(tables: Mapping[str, Table]) -> dict[str, str]:
     return own
 
 
-def _existing_objects(con: sqlite3.Connection) -> dict[str, str]:
+def _existing_objects(con: Connection) -> dict[str, str]:
     return dict(con.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
-def _missing_columns(con: sqlite3.Connection, tables: Mapping[str, Table]) -> dict[str, list[str]]:
+def _missing_columns(con: Connection, tables: Tables) -> dict[str, list[str]]:
     """The SQL of the columns that existing tables lack, by table."""
     wanted = _ADDED | {
         name: {
@@ -345,7 +349,7 @@ def _missing_columns(con: sqlite3.Connection, tables: Mapping[str, Table]) -> di
     return missing
 
 
-def check_file(con: sqlite3.Connection, store: str) -> None:
+def check_file(con: Connection, store: str) -> None:
     """Refuse a file that is not of this version of semgraph. Raises StoreUnavailable."""
     # The order matters: another process may be creating the file; its tables and marker appear
     # together.
@@ -366,7 +370,7 @@ def check_file(con: sqlite3.Connection, store: str) -> None:
         )
 
 
-def part_in(con: sqlite3.Connection) -> str:
+def part_in(con: Connection) -> str:
     """The part of a store that the file is, in words; "": a whole store."""
     if con.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         return ""
@@ -375,9 +379,7 @@ def part_in(con: sqlite3.Connection) -> str:
     return part_of(recorded["shard"], recorded["shards"]) if recorded else ""
 
 
-def is_current(
-    con: sqlite3.Connection, tables: Mapping[str, Table], layouts: dict[str, int]
-) -> bool:
+def is_current(con: Connection, tables: Tables, layouts: dict[str, int]) -> bool:
     """Whether the layout of the file is that of the graph. `layouts`, which is updated, has for
     each graph the schema version of the file that was current.
     """
@@ -401,13 +403,13 @@ def _is_old(name: str, sql: str, existing: Mapping[str, str]) -> bool:
     return name not in existing if holds_data else existing.get(name) != sql
 
 
-def outdated(con: sqlite3.Connection, tables: Mapping[str, Table]) -> list[Table]:
+def outdated(con: Connection, tables: Tables) -> list[Table]:
     """The tables with words and derived texts of an earlier version."""
     current = dict(con.execute('SELECT name, value FROM "#meta"'))
     return [table for name, table in tables.items() if current.get(f"words of {name}") != WORDS]
 
 
-def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
+def bring_up_to_date(con: Connection, tables: Tables) -> None:
     """Bring objects, words and derived texts to this version, within a write transaction."""
     existing = _existing_objects(con)
     old = outdated(con, tables) if "#meta" in existing else []
@@ -433,7 +435,7 @@ def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> No
     con.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
-def _fill(con: sqlite3.Connection, name: str, tables: Mapping[str, Table]) -> None:
+def _fill(con: Connection, name: str, tables: Tables) -> None:
     """Fill a new full-text table, or one that stamps its rows, from existing rows."""
     for table in tables.values():
         for index, properties in table.label.fulltext.items():
@@ -452,14 +454,14 @@ def _fill(con: sqlite3.Connection, name: str, tables: Mapping[str, Table]) -> No
                 )
 
 
-def read_dimensions(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+def read_dimensions(con: Connection) -> Numbers:
     """The lengths of the stored vectors by label and vector property; no entry without vectors."""
     rows = con.execute('SELECT name, size FROM "#dimensions"').fetchall()
     held = [row for row in rows if con.execute(f"SELECT 1 FROM {quote(row[0])} LIMIT 1").fetchone()]
     return {(name.split("#")[0], name.split("#")[2]): size for name, size in held}
 
 
-def check_layout(con: sqlite3.Connection, tables: Mapping[str, Table], store: str) -> None:
+def check_layout(con: Connection, tables: Tables, store: str) -> None:
     """Refuse a graph with another partition or key than the tables of the file. Raises PlanError."""
     for name, table in tables.items():
         indexes = con.execute(f"PRAGMA index_list({table.name})").fetchall()
@@ -472,19 +474,17 @@ def check_layout(con: sqlite3.Connection, tables: Mapping[str, Table], store: st
             check_partition(store, table.graph, name, first["c"], first["u"])
 
 
-def check_dimensions(
-    con: sqlite3.Connection, tables: Mapping[str, Table], dimensions: int | None, store: str
-) -> None:
+def check_dimensions(con: Connection, tables: Tables, dimensions: int | None, store: str) -> None:
     """Refuse vectors of another length than the stored ones. Raises StoreUnavailable."""
     for (label, name), stored in read_dimensions(con).items():
         check_length(store, label, name, stored if label in tables else None, dimensions)
 
 
 def fill_derived(
-    con: sqlite3.Connection, tables: Iterable[Table], where: str = "{name} IS NULL"
-) -> dict[tuple[str, str], int]:
+    con: Connection, tables: Iterable[Table], where: str = "{name} IS NULL"
+) -> Numbers:
     """Store missing derived texts. Returns the numbers of rows by label and property."""
-    counts: dict[tuple[str, str], int] = {}
+    counts: Numbers = {}
     for table in tables:
         for derived in table.label.derived.values():
             if derived.by == "embed":
@@ -498,11 +498,9 @@ def fill_derived(
     return counts
 
 
-def count_unembedded(
-    con: sqlite3.Connection, tables: Mapping[str, Table]
-) -> dict[tuple[str, str], int]:
+def count_unembedded(con: Connection, tables: Tables) -> Numbers:
     """The number of rows with a text but without its vector, by label and vector property."""
-    counts: dict[tuple[str, str], int] = {}
+    counts: Numbers = {}
     for table in tables.values():
         for derived in table.label.derived.values():
             if derived.by == "embed":

@@ -5,12 +5,12 @@ are read once.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, islice
 from operator import itemgetter
+from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ from semgraph.stores.prepare import (
 )
 from semgraph.stores.sqlite.fulltext import FullText
 from semgraph.stores.sqlite.rows import RankedHit, Ranker, RequestRows, SearchScope
-from semgraph.stores.sqlite.schema import ID, Table, decode, decode_vectors, quote
+from semgraph.stores.sqlite.schema import ID, Table, Tables, decode, decode_vectors, quote
 from semgraph.stores.sqlite.vectors import Caches, VectorCache, read_vectors
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Nearest:
         counts = [cache.known(self.name, self.scope.seen(row)) for row in rows]
         return None if None in counts else sum(count for count in counts if count is not None)
 
-    def hits(self, con: sqlite3.Connection, caches: Caches) -> Iterator[RankedHit]:
+    def hits(self, con: Connection, caches: Caches) -> Iterator[RankedHit]:
         """The hits, ties by key."""
         rows, numbers = self.queries
         queries = {self.scope.request.ordinals[row]: numbers[n] for n, row in enumerate(rows)}
@@ -103,7 +103,7 @@ class Nearest:
             for rank, (_, row, score) in enumerate(islice(hits, self.method.k)):
                 yield RankedHit(q, rank, score, row)
 
-    def _note_left_out(self, con: sqlite3.Connection, rows: set[int]) -> None:
+    def _note_left_out(self, con: Connection, rows: set[int]) -> None:
         """Record rows with a vector that cannot be compared."""
         table = self.scope.table
         sql = (
@@ -115,7 +115,7 @@ class Nearest:
             row = {table.graph.key: key}
             table.left_out.note(table.graph, table.label.name, self.embedding, decoded, row)
 
-    def _of_nearest(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
+    def _of_nearest(self, con: Connection, cache: VectorCache, queries: Queries) -> Ranked:
         groups: dict[tuple[str, ...] | None, Queries] = {}
         for row, q in enumerate(self.scope.request.ordinals):
             if q in queries:
@@ -130,7 +130,7 @@ class Nearest:
         return hits
 
     def _best(
-        self, con: sqlite3.Connection, blocks: list[Block], queries: Queries
+        self, con: Connection, blocks: list[Block], queries: Queries
     ) -> tuple[Ranked, Queries]:
         """The best passing hits of rows with the same partitions, and the queries with too few."""
         import numpy as np
@@ -158,7 +158,7 @@ class Nearest:
         return best, queries
 
     def _compared(
-        self, con: sqlite3.Connection, blocks: Sequence[Block], chosen: Candidates, query: Floats
+        self, con: Connection, blocks: Sequence[Block], chosen: Candidates, query: Floats
     ) -> list[tuple[float, int]]:
         compared: list[tuple[float, int]] = []
         for i in sorted(set(chosen.block.tolist())):
@@ -169,9 +169,7 @@ class Nearest:
                 compared += zip(scores[above].tolist(), some[above].tolist(), strict=True)
         return compared
 
-    def _stored(
-        self, con: sqlite3.Connection, block: Block, ids: Ints
-    ) -> Iterator[tuple[Ints, Block]]:
+    def _stored(self, con: Connection, block: Block, ids: Ints) -> Iterator[tuple[Ints, Block]]:
         """Some rows of a block, in pieces, with their stored vectors."""
         if not isinstance(block, Int8Block):
             yield ids, block
@@ -180,7 +178,7 @@ class Nearest:
             some = ids[start : start + _AT_ONCE]
             yield some, read_vectors(con, self.name, some, block.size)
 
-    def _of_passing(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
+    def _of_passing(self, con: Connection, cache: VectorCache, queries: Queries) -> Ranked:
         """All rows that pass the conditions, ranked."""
         import numpy as np
 
@@ -215,7 +213,7 @@ class Equal:
         self.scope, self.method = scope, method
         self.value = scope.request.path(method.column, scope.table.type_of(method.prop))
 
-    def hits(self, con: sqlite3.Connection, _: Caches) -> Iterator[RankedHit]:
+    def hits(self, con: Connection, _: Caches) -> Iterator[RankedHit]:
         """The hits, by key."""
         scope, table, k = self.scope, self.scope.table, self.method.k
         conditions = [f"t.{quote(self.method.prop)} = {self.value}", *scope.where]
@@ -241,7 +239,7 @@ class InOrder:
     method: Method
     by: Sequence[tuple[str, bool]]
 
-    def hits(self, con: sqlite3.Connection, _: Caches) -> Iterator[RankedHit]:
+    def hits(self, con: Connection, _: Caches) -> Iterator[RankedHit]:
         """The hits, NULLs last, ties by key. One statement for each row lets an index stop at k."""
         scope, table = self.scope, self.scope.table
         by = (f"t.{quote(name)} {'DESC' if down else 'ASC'} NULLS LAST" for name, down in self.by)
@@ -262,9 +260,7 @@ class InOrder:
 class PreparedSearch:
     """One search, prepared for its rows; the request collects the columns that it needs."""
 
-    def __init__(
-        self, tables: Mapping[str, Table], query: SearchQuery, request: RequestRows
-    ) -> None:
+    def __init__(self, tables: Tables, query: SearchQuery, request: RequestRows) -> None:
         self.table, self.query = tables[query.label], query
         table = self.table
         self.ends = {
@@ -314,7 +310,7 @@ class PreparedSearch:
         terms = of_hit([term for term in read_of if term is not None], self.query.alias)
         return pinned(terms, self.table.label, self.table.graph.key)
 
-    def run(self, con: sqlite3.Connection, caches: Caches, dimensions: Dimensions) -> pa.Table:
+    def run(self, con: Connection, caches: Caches, dimensions: Dimensions) -> pa.Table:
         """The hits of all rows and methods, after `request.load` if it reads the rows."""
         hits = [
             (hit.q, n, *hit[1:])
@@ -340,7 +336,7 @@ class PreparedSearch:
 
 
 def read_rows(
-    con: sqlite3.Connection,
+    con: Connection,
     table: Table,
     names: Sequence[str],
     ids: Sequence[int],
@@ -353,7 +349,7 @@ def read_rows(
 
 
 def read_nodes(
-    con: sqlite3.Connection,
+    con: Connection,
     table: Table,
     names: Sequence[str],
     keys: Sequence[str | None],
@@ -368,7 +364,7 @@ def read_nodes(
 
 
 def _read_by(
-    con: sqlite3.Connection,
+    con: Connection,
     table: Table,
     names: Sequence[str],
     by: str,

@@ -17,6 +17,7 @@ from copy import copy
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Self, TypeVar
 
 import pyarrow as pa
@@ -51,7 +52,9 @@ from semgraph.stores.prepare import (
 from semgraph.stores.sqlite.match import LabelScan, PatternMatch, VariablePaths
 from semgraph.stores.sqlite.rows import RequestRows
 from semgraph.stores.sqlite.schema import (
+    Numbers,
     Table,
+    Tables,
     add_labels,
     bring_up_to_date,
     check_dimensions,
@@ -82,6 +85,7 @@ from semgraph.stores.sqlite.write import (
 from semgraph.turns import Turns
 
 T = TypeVar("T")
+Check = Callable[[Connection], None]  # of a file, before any change
 _MANY_ROWS = 2_000
 _MANY_PRODUCTS = 150_000  # larger work runs outside the event loop's thread
 
@@ -94,12 +98,12 @@ class SqliteStore:
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = fspath(path)
         self._file = self._main = File(self.path, self.name)
-        self._tables: dict[str, Table] = {}
+        self._tables: Tables = {}
         self._caches = self._caches_of_main = Caches()
         self._readers: dict[File, Caches] = {}  # connections that neither make nor change the file
         self._part = ""  # a description, if an earlier version recorded it as a part of a store
         self._attaching = Turns()
-        self._dimensions: dict[tuple[str, str], int] = {}
+        self._dimensions: Numbers = {}
 
     def share(self) -> Self:
         """As `Store.share`; caches are shared, too."""
@@ -147,7 +151,7 @@ class SqliteStore:
             self._caches = self._readers[self._file]
         await self._make_ready(tables, dimensions)
 
-    async def _reader(self, tables: dict[str, Table]) -> File:
+    async def _reader(self, tables: Tables) -> File:
         """A connection that does not change the file, reused if it has all; a copy serves once."""
         if self._readers.get(self._file) and not self._file.in_file:
             del self._readers[self._file]
@@ -164,17 +168,17 @@ class SqliteStore:
             self._readers[reader] = Caches()
         return reader
 
-    async def _has(self, file: File, tables: dict[str, Table]) -> bool:
+    async def _has(self, file: File, tables: Tables) -> bool:
         return await file.run(lambda con: is_current(con, tables, file.layouts))
 
-    def _check(self, con: sqlite3.Connection, *, writes: bool = False) -> None:
+    def _check(self, con: Connection, *, writes: bool = False) -> None:
         check_file(con, self.name)
         self._part = part_in(con)
         if writes and self._part:
             raise StoreUnavailable(f"{self.name}  {self._part}. Nothing was written.")
 
-    async def _make_ready(self, tables: dict[str, Table], dimensions: int | None) -> None:
-        def is_ready(con: sqlite3.Connection, *, make: bool = False) -> bool:
+    async def _make_ready(self, tables: Tables, dimensions: int | None) -> None:
+        def is_ready(con: Connection, *, make: bool = False) -> bool:
             self._check(con)
             check_layout(con, tables, self.name)
             if make:
@@ -209,7 +213,7 @@ class SqliteStore:
         await self.ensure(graph, dimensions)
         tables = self._tables
 
-        def work(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+        def work(con: Connection) -> Numbers:
             next_version(con)
             return {**fill_derived(con, tables.values()), **count_unembedded(con, tables)}
 
@@ -237,7 +241,7 @@ class SqliteStore:
         request = RequestRows(rows)
         searches = [PreparedSearch(self._tables, query, request) for query in queries]
 
-        def work(con: sqlite3.Connection) -> list[pa.Table]:
+        def work(con: Connection) -> list[pa.Table]:
             dimensions = self._read_dimensions(con)
             for search in searches:
                 for nearest in search.nearest:
@@ -268,7 +272,7 @@ class SqliteStore:
             else VariablePaths(self._tables, query, path, request)
         )
 
-        def work(con: sqlite3.Connection) -> pa.Table:
+        def work(con: Connection) -> pa.Table:
             request.load(con)
             return matched.run(con, self._read_dimensions(con))
 
@@ -345,7 +349,7 @@ class SqliteStore:
         """Counts by label, also of other graphs in the file, and lengths of the stored vectors."""
         tables = self._tables if self.graph else {}
 
-        def work(con: sqlite3.Connection) -> Statistics:
+        def work(con: Connection) -> Statistics:
             names = dict.fromkeys([*tables, *labels_in(con)])
             counts = {
                 name: con.execute(f"SELECT count(*) FROM {quote(name)}").fetchone()[0]
@@ -380,7 +384,7 @@ class SqliteStore:
             )
         return self._tables[label]
 
-    def _read_dimensions(self, con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+    def _read_dimensions(self, con: Connection) -> Numbers:
         self._dimensions = read_dimensions(con)
         return self._dimensions
 
@@ -425,16 +429,14 @@ class File:
 
     def __init__(self, path: str, name: str) -> None:
         self.path, self.name = path, name
-        self._con: sqlite3.Connection | None = None
+        self._con: Connection | None = None
         self.observer: Callable[[str], None] | None = None
         self._lock = Turns()
         self.in_file = False  # whether the file is open, not a copy or an empty database in memory
         # For each graph, the schema version at which the layout was current.
         self.layouts: dict[str, int] = {}
 
-    async def open(
-        self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False
-    ) -> None:
+    async def open(self, check: Check, *, reads: bool = False) -> None:
         """Connect, unless connected; `check` examines the file before any change. With `reads` it
         is neither created nor changed, and a missing one counts as empty. Raises StoreUnavailable.
         """
@@ -447,14 +449,14 @@ class File:
     def is_open(self) -> bool:
         return self._con is not None
 
-    async def copy(self, check: Callable[[sqlite3.Connection], None]) -> None:
+    async def copy(self, check: Check) -> None:
         """Continue with an in-memory copy; the file is not changed."""
         async with self._lock:
             con = self._con
             if con is None:
                 raise EngineError(f"{self.name}  is not open")
 
-            def copied() -> sqlite3.Connection:
+            def copied() -> Connection:
                 copy = self._opened(":memory:", check)
                 con.backup(copy)
                 return copy
@@ -464,9 +466,7 @@ class File:
             self.layouts.clear()
             con.close()
 
-    def _connect(
-        self, check: Callable[[sqlite3.Connection], None], *, reads: bool
-    ) -> sqlite3.Connection:
+    def _connect(self, check: Check, *, reads: bool) -> Connection:
         path = Path(self.path)
         if self.path == ":memory:" or (reads and not path.exists()):
             return self._opened(":memory:", check)
@@ -482,9 +482,7 @@ class File:
             create_private(path)
         return self._opened(self.path, check, log_ahead=True)
 
-    def _opened(
-        self, path: str, check: Callable[[sqlite3.Connection], None], *, log_ahead: bool = False
-    ) -> sqlite3.Connection:
+    def _opened(self, path: str, check: Check, *, log_ahead: bool = False) -> Connection:
         con = None
         try:
             uri = path.startswith("file:")
@@ -504,9 +502,7 @@ class File:
             raise
         return con
 
-    def _settings(
-        self, con: sqlite3.Connection, check: Callable[[sqlite3.Connection], None]
-    ) -> None:
+    def _settings(self, con: Connection, check: Check) -> None:
         for function in (partition_words, list_holds, lists_meet, unite, add_labels):
             con.create_function(function.__name__, 2, function, deterministic=True)
         modules = {name for (name,) in con.execute("PRAGMA module_list")}
@@ -521,7 +517,7 @@ class File:
 
     async def run(
         self,
-        work: Callable[[sqlite3.Connection], T],
+        work: Callable[[Connection], T],
         *,
         writes: bool = False,
         large: bool = False,
@@ -547,7 +543,7 @@ class File:
             return await self._patiently(lambda: self._transaction(con, work, writes, forgets), con)
 
     def _transaction(
-        self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool,
+        self, con: Connection, work: Callable[[Connection], T], writes: bool,
         forgets: bool = False,
     ) -> T:  # fmt: skip
         with self._rolled_back(con):
@@ -560,7 +556,7 @@ class File:
         return result
 
     @contextmanager
-    def _rolled_back(self, con: sqlite3.Connection) -> Iterator[None]:
+    def _rolled_back(self, con: Connection) -> Iterator[None]:
         """Roll back on an exception, and raise it as an error of the store."""
         try:
             yield
@@ -591,9 +587,7 @@ class File:
                 msg = f"{self.name}  cancelled while another process was writing to it"
                 raise StoreUnavailable(msg)
 
-    async def _patiently(
-        self, attempt: Callable[[], T], con: sqlite3.Connection | None = None
-    ) -> T:
+    async def _patiently(self, attempt: Callable[[], T], con: Connection | None = None) -> T:
         """Attempt in a thread until the lock is free; it has ended when this returns."""
         cancelled = threading.Event()
         loop = asyncio.get_running_loop()

@@ -10,10 +10,10 @@ delete.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from sqlite3 import Connection
 from sys import intern
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -103,7 +103,7 @@ class _CachedBlock(Generic[B]):
     version: int
 
 
-def file_version(con: sqlite3.Connection) -> int:
+def file_version(con: Connection) -> int:
     """The version of the file that this transaction sees."""
     version: int = con.execute("SELECT value FROM \"#meta\" WHERE name = 'version'").fetchone()[0]
     return version
@@ -126,7 +126,7 @@ class BlockCache(Generic[B]):
 
     def _current(
         self,
-        con: sqlite3.Connection,
+        con: Connection,
         name: tuple[str, ...],
         make: Callable[[], B],
         read: Callable[[_CachedBlock[B]], None],
@@ -174,7 +174,7 @@ class VectorCache(BlockCache[Block]):
         )
 
     def blocks(
-        self, con: sqlite3.Connection, table: str, partitions: Iterable[str] | None, size: int
+        self, con: Connection, table: str, partitions: Iterable[str] | None, size: int
     ) -> list[Block]:
         """The current blocks of some partitions (None: all), within a transaction."""
         version = file_version(con)
@@ -184,9 +184,7 @@ class VectorCache(BlockCache[Block]):
         self._forget(len(blocks))
         return [block for block in blocks if block.count]
 
-    def _read(
-        self, con: sqlite3.Connection, name: tuple[str, str], held: _CachedBlock[Block]
-    ) -> None:
+    def _read(self, con: Connection, name: tuple[str, str], held: _CachedBlock[Block]) -> None:
         """Add all newer rows to the block."""
         import numpy as np
 
@@ -202,9 +200,7 @@ class VectorCache(BlockCache[Block]):
             odd = held.block.put(ids, _matrix(rows, held.block.size)).tolist()
             self.odd.setdefault(table, set()).update(odd)
 
-    def _block(
-        self, con: sqlite3.Connection, name: tuple[str, str], size: int, version: int
-    ) -> Block:
+    def _block(self, con: Connection, name: tuple[str, str], size: int, version: int) -> Block:
         held = self._held.get(name)
         if held is not None and (
             held.block.size != size
@@ -221,14 +217,14 @@ class VectorCache(BlockCache[Block]):
         return self._current(con, name, make, read, version)
 
 
-def _is_large(con: sqlite3.Connection, name: tuple[str, str], limit: int) -> bool:
+def _is_large(con: Connection, name: tuple[str, str], limit: int) -> bool:
     """Whether a partition has more vectors than a limit."""
     rows = f"SELECT 1 FROM {quote(name[0])} WHERE part = ? LIMIT ?"
     count: int = con.execute(f"SELECT count(*) FROM ({rows})", (name[1], limit + 1)).fetchone()[0]
     return count > limit
 
 
-def read_vectors(con: sqlite3.Connection, table: str, ids: Ints, size: int) -> Block:
+def read_vectors(con: Connection, table: str, ids: Ints, size: int) -> Block:
     """The stored vectors of some rows."""
     import numpy as np
 
@@ -259,7 +255,7 @@ class WordCache(BlockCache[WordBlock]):
         return None if held is None else held.block.count
 
     def blocks(
-        self, con: sqlite3.Connection, table: Table, prop: str, partitions: Sequence[str]
+        self, con: Connection, table: Table, prop: str, partitions: Sequence[str]
     ) -> list[WordBlock]:
         """The current blocks of some partitions, within a transaction."""
         version = file_version(con)
@@ -287,7 +283,7 @@ def _words_name(table: Table, prop: str, partition: str) -> tuple[str, ...]:
     return stamps, partition, *properties
 
 
-def _lost(con: sqlite3.Connection, name: tuple[str, ...], version: int) -> bool:
+def _lost(con: Connection, name: tuple[str, ...], version: int) -> bool:
     """Whether a row was deleted since a version."""
     sql = 'SELECT version FROM "#gone" WHERE name = ? AND part = ?'
     row = con.execute(sql, name[:2]).fetchone()
