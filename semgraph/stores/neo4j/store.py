@@ -69,7 +69,7 @@ from semgraph.stores.neo4j.schema import (
 )
 from semgraph.stores.neo4j.search import Searches
 from semgraph.stores.neo4j.search_cypher import EXACT_BELOW
-from semgraph.stores.neo4j.write import Lengths, commit, new_lengths
+from semgraph.stores.neo4j.write import GraphCommits, Lengths
 from semgraph.stores.prepare import (
     LeftOut,
     check_length,
@@ -384,11 +384,10 @@ class Neo4jStore:
 
     async def _commit(self, new: NewContent, *, whole: bool = False) -> Written:
         self._searches.shrunk(whole or new.batch.deletes)
-        first = new_lengths(self._bolt, self.graph, self._lengths, new.batch)
-        async with self._measuring if first else nullcontext():  # the first vectors fix the length
-            return await commit(
-                self._bolt, self.graph, self._indexes, self._lengths, new, whole=whole
-            )
+        commits = GraphCommits(self._bolt, self.graph, self._indexes, self._lengths)
+        # the first vectors fix the length
+        async with self._measuring if commits.new_lengths(new.batch) else nullcontext():
+            return await commits.commit(new, whole=whole)
 
     async def statistics(self) -> Statistics:
         records = await self._bolt.read(schema.statistics(self.graph))

@@ -47,6 +47,7 @@ from semgraph.stores.neo4j.schema import Indexes, statistics
 from semgraph.stores.prepare import (
     KEEPS_ENDS,
     RESERVED,
+    Merging,
     PreparedMerge,
     Refusals,
     check_length,
@@ -463,72 +464,195 @@ class Lengths:
     stored: set[tuple[str, str]] = field(default_factory=set)
 
 
-async def commit(
-    bolt: Bolt,
-    graph: Graph,
-    indexes: Indexes,
-    lengths: Lengths,
-    changes: NewContent,
-    *,
-    whole: bool = False,
-) -> Written:
-    """Write all of a batch, or nothing; adds the lengths of first vectors to `lengths`. The markers
-    replace those of the same rows, or all if `whole`. Raises as `Store.commit`.
-    """
-    batch = changes.batch
-    new = new_lengths(bolt, graph, lengths, batch)
-    if not changes.heads and not batch.rows:
-        return Written()
-    text = compile_commit(graph, changes, indexes, whole=whole)
+class _Rollback(Exception):
+    """Rolls back a trial transaction."""
 
-    async def work(tx: AsyncManagedTransaction) -> list[int]:
-        run = partial(bolt.run, tx)
-        if new:
-            await run(FIRST)
-            for label, name, stored in await run(statistics(graph)):
-                known = stored if name else None
-                check_length(bolt.uri, label, name, known, new.get((label, name)))
-        records = await run(text.text, text.parameters)
-        if not records:
-            [[partition], *_] = await run(_CHANGED, text.parameters)
-            raise ConcurrentWrite(partition)
-        counts = [int(count) for count in records[0][: len(batch.writes)]]
-        refusals = Refusals()
+
+@dataclass(frozen=True)
+class GraphCommits:
+    """Commits to a database, for one graph."""
+
+    bolt: Bolt
+    graph: Graph
+    indexes: Indexes
+    lengths: Lengths
+
+    async def commit(self, changes: NewContent, *, whole: bool = False) -> Written:
+        """Write all of a batch, or nothing, and note the lengths of first vectors. The markers
+        replace those of the same rows, or all if `whole`. Raises as `Store.commit`.
+        """
+        batch = changes.batch
+        new = self.new_lengths(batch)
+        if not changes.heads and not batch.rows:
+            return Written()
+        text = compile_commit(self.graph, changes, self.indexes, whole=whole)
+
+        async def work(tx: AsyncManagedTransaction) -> list[int]:
+            run = partial(self.bolt.run, tx)
+            if new:
+                await run(FIRST)
+                for label, name, stored in await run(statistics(self.graph)):
+                    known = stored if name else None
+                    check_length(self.bolt.uri, label, name, known, new.get((label, name)))
+            records = await run(text.text, text.parameters)
+            if not records:
+                [[partition], *_] = await run(_CHANGED, text.parameters)
+                raise ConcurrentWrite(partition)
+            counts = [int(count) for count in records[0][: len(batch.writes)]]
+            refusals = Refusals()
+            for write, count in zip(batch.writes, counts, strict=True):
+                if not isinstance(write, Deletion) and count < write.rows.num_rows:
+                    await self._refuse(run, write, refusals)
+            refusals.check()
+            return counts
+
+        try:
+            counts = await self.bolt.write(work)
+        except ConstraintViolated as error:
+            await self._refuse_violations(batch)
+            broken = _violation(batch, str(error)).problem
+            raise DataError(f"{broken.what}; nothing was written", hint=broken.hint) from error
+        self.lengths.known.update(new)
+        self.lengths.stored |= new.keys()
+        written = Counter[str]()
         for write, count in zip(batch.writes, counts, strict=True):
-            if not isinstance(write, Deletion) and count < write.rows.num_rows:
-                await _refuse(run, graph, indexes, write, refusals)
+            written[write.label] += count
+        return Written(dict(written))
+
+    def new_lengths(self, batch: WriteBatch) -> dict[tuple[str, str], int]:
+        """The lengths of what may be the first vectors of a property. Raises StoreUnavailable."""
+        new: dict[tuple[str, str], int] = {}
+        for write in batch.writes:
+            if not write.rows.num_rows:
+                continue
+            vectors = set(self.graph.label(write.label).vectors.values())
+            for name in vectors & set(write.rows.column_names):
+                size, place = _length(write.rows.column(name)), (write.label, name)
+                known = self.lengths.known.get(place) or new.get(place)
+                check_length(self.bolt.uri, write.label, name, known, size or None)
+                if size and place not in self.lengths.stored:
+                    new[place] = size
+        return new
+
+    async def _refuse(self, ask: Ask, write: Merging, refusals: Refusals) -> None:
+        """Record all skipped rows, except those of `only_existing` without a stored row."""
+        await self._refuse_other_partition(ask, write, self.graph.key, refusals)
+        if isinstance(write, EdgeWrite) and not write.only_existing:
+            await self._refuse_missing_end(ask, write, refusals)
+            for end in ("source", "target"):
+                await self._refuse_other_partition(ask, write, end, refusals)
+
+    async def _refuse_other_partition(
+        self, ask: Ask, write: Merging, column: str, refusals: Refusals
+    ) -> None:
+        """Refuse rows whose key, or whose end in `column`, is stored under another partition."""
+        graph, label = self.graph, self.graph.label(write.label)
+        if graph.partition not in write.rows.column_names:
+            return
+        name = {"source": label.source, "target": label.target}.get(column, label.name)
+        pattern = pattern_of(graph.label(name), inner=f" {{{quoted(graph.key)}: row.key}}")
+        text = (
+            f"UNWIND $rows AS row\nMATCH {pattern}{self.indexes.hint('n', name, graph.key)}\n"
+            f"WHERE coalesce(n.{quoted(graph.partition)}, '') <> row.partition RETURN row.of, row.key"
+        )
+        columns = {"of": graph.key, "key": column, "partition": graph.partition}
+        values = [write.rows.column(name).to_pylist() for name in columns.values()]
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+        for of, key in await ask(text, {"rows": rows}):
+            what = f"{label.name} {of}"
+            error = taken(what) if column == graph.key else no_end(what, column, key, name)
+            refusals.add(write, of, error)
+
+    async def _refuse_missing_end(self, ask: Ask, write: EdgeWrite, refusals: Refusals) -> None:
+        label, key = self.graph.label(write.label), quoted(self.graph.key)
+        text = (
+            "UNWIND $rows AS row\n"
+            f"WITH row, EXISTS {{ (:{quoted(label.source)} {{{key}: row.source}}) }} AS source,\n"
+            f"  EXISTS {{ (:{quoted(label.target)} {{{key}: row.target}}) }} AS target\n"
+            "WHERE NOT source OR NOT target RETURN row, source"
+        )
+        rows = write.rows.select([self.graph.key, "source", "target"]).to_pylist()
+        for row, source in await ask(text, {"rows": rows}):
+            end, of = ("target", label.target) if source else ("source", label.source)
+            edge = row[self.graph.key]
+            refusals.add(write, edge, no_end(f"{label.name} {edge}", end, row[end], of))
+
+    async def _refuse_violations(self, batch: WriteBatch) -> None:
+        """Raise RowsRefused for the rows that violate a constraint of the database."""
+        refusals = Refusals()
+        for write in batch.writes:
+            # An edge of this key may lie between ends of another partition.
+            if isinstance(write, EdgeWrite):
+                await self._refuse_other_partition(self.bolt.read, write, self.graph.key, refusals)
+            elif isinstance(write, Deletion) and not write.detach:
+                await self._refuse_edges_left(write, batch, refusals)
         refusals.check()
-        return counts
+        writes = sorted(batch.writes, key=lambda write: ORDER[type(write)])
+        rows = [(write, place) for write in writes for place in range(write.rows.num_rows)]
+        while (broken := await self._first_violation(rows)) is not None:
+            place, error = broken
+            write, row = rows.pop(place)
+            refusals.add(write, write.rows.column(self.graph.key)[row].as_py(), error)
+        refusals.check()
 
-    try:
-        counts = await bolt.write(work)
-    except ConstraintViolated as error:
-        await _refuse_violations(bolt, graph, indexes, batch)
-        broken = _violation(batch, str(error)).problem
-        raise DataError(f"{broken.what}; nothing was written", hint=broken.hint) from error
-    lengths.known.update(new)
-    lengths.stored |= new.keys()
-    written = Counter[str]()
-    for write, count in zip(batch.writes, counts, strict=True):
-        written[write.label] += count
-    return Written(dict(written))
+    async def _refuse_edges_left(
+        self, write: Deletion, batch: WriteBatch, refusals: Refusals
+    ) -> None:
+        """Refuse to delete nodes that keep edges after the batch."""
+        if self.graph.label(write.label).kind == "edge":
+            return
+        key = quoted(self.graph.key)
+        deleted = {
+            other.label: other.rows.column(self.graph.key).to_pylist()
+            for other in batch.writes
+            if isinstance(other, Deletion) and self.graph.label(other.label).kind == "edge"
+        }
+        text = (
+            f"UNWIND $keys AS k\nMATCH (n:{quoted(write.label)} {{{key}: k}})-[r]-()\n"
+            f"WHERE NOT r.{key} IN coalesce($deleted[type(r)], [])\n"
+            f"RETURN k, type(r), r.{key}, startNode(r).{key}, endNode(r).{key}"
+        )
+        keys = write.rows.column(self.graph.key).to_pylist()
+        found = await self.bolt.read(text, {"keys": keys, "deleted": deleted})
+        for node, kind, edge, source, target in found:
+            between = f"{kind} {edge} lies between {source} and {target}"
+            refusals.add(write, node, still_has_edges(f"a {write.label}", between))
 
+    async def _first_violation(
+        self, rows: Sequence[tuple[Write, int]]
+    ) -> tuple[int, DataError] | None:
+        """The first row that violates a constraint when it is written after its predecessors."""
+        if (error := await self._try(rows)) is None:
+            return None
+        good, bad = 0, len(rows)  # this many of the first rows can be written; this many cannot
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            failed = await self._try(rows[:middle])
+            good, bad, error = (middle, bad, error) if failed is None else (good, middle, failed)
+        return bad - 1, error
 
-def new_lengths(
-    bolt: Bolt, graph: Graph, lengths: Lengths, batch: WriteBatch
-) -> dict[tuple[str, str], int]:
-    """The lengths of what may be the first vectors of a property. Raises StoreUnavailable."""
-    new: dict[tuple[str, str], int] = {}
-    for write in batch.writes:
-        if not write.rows.num_rows:
-            continue
-        for name in set(graph.label(write.label).vectors.values()) & set(write.rows.column_names):
-            size, place = _length(write.rows.column(name)), (write.label, name)
-            known = lengths.known.get(place) or new.get(place)
-            check_length(bolt.uri, write.label, name, known, size or None)
-            if size and place not in lengths.stored:
-                new[place] = size
-    return new
+    async def _try(self, rows: Sequence[tuple[Write, int]]) -> DataError | None:
+        """Write some rows and roll back; return the error if they violate a constraint."""
+        places: dict[int, list[int]] = {}
+        for write, place in rows:
+            places.setdefault(id(write), []).append(place)
+        writes = {id(write): write for write, _ in rows}
+        some = WriteBatch(
+            tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
+        )
+        text = compile_commit(self.graph, NewContent.of(some), self.indexes)
+
+        async def work(tx: AsyncManagedTransaction) -> None:
+            await self.bolt.run(tx, text.text, text.parameters)
+            raise _Rollback
+
+        try:
+            await self.bolt.write(work)
+        except ConstraintViolated as error:
+            return _violation(some, str(error))
+        except _Rollback:
+            pass
+        return None
 
 
 def _length(vectors: Any) -> int | None:
@@ -537,151 +661,6 @@ def _length(vectors: Any) -> int | None:
         size: int = vectors.type.list_size
         return size if vectors.null_count < len(vectors) else None
     return next((len(vector) for vector in vectors.drop_null()), None)
-
-
-async def _refuse(
-    ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite, refusals: Refusals
-) -> None:
-    """Record all skipped rows, except those of `only_existing` without a stored row."""
-    await _refuse_other_partition(ask, graph, indexes, write, graph.key, refusals)
-    if isinstance(write, EdgeWrite) and not write.only_existing:
-        await _refuse_missing_end(ask, graph, write, refusals)
-        for end in ("source", "target"):
-            await _refuse_other_partition(ask, graph, indexes, write, end, refusals)
-
-
-async def _refuse_other_partition(
-    ask: Ask,
-    graph: Graph,
-    indexes: Indexes,
-    write: NodeWrite | EdgeWrite,
-    column: str,
-    refusals: Refusals,
-) -> None:
-    """Refuse rows whose key, or whose end in `column`, is stored under another partition."""
-    if graph.partition not in write.rows.column_names:
-        return
-    label = graph.label(write.label)
-    name = {"source": label.source, "target": label.target}.get(column, label.name)
-    pattern = pattern_of(graph.label(name), inner=f" {{{quoted(graph.key)}: row.key}}")
-    part = quoted(graph.partition)
-    text = (
-        f"UNWIND $rows AS row\nMATCH {pattern}"
-        f"{indexes.hint('n', name, graph.key)}\n"
-        f"WHERE coalesce(n.{part}, '') <> row.partition RETURN row.of, row.key"
-    )
-    columns = {"of": graph.key, "key": column, "partition": graph.partition}
-    values = [write.rows.column(name).to_pylist() for name in columns.values()]
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
-    for of, key in await ask(text, {"rows": rows}):
-        what = f"{label.name} {of}"
-        refusals.add(
-            write, of, taken(what) if column == graph.key else no_end(what, column, key, name)
-        )
-
-
-async def _refuse_missing_end(ask: Ask, graph: Graph, write: EdgeWrite, refusals: Refusals) -> None:
-    label, key = graph.label(write.label), quoted(graph.key)
-    text = (
-        "UNWIND $rows AS row\n"
-        f"WITH row, EXISTS {{ (:{quoted(label.source)} {{{key}: row.source}}) }} AS source,\n"
-        f"  EXISTS {{ (:{quoted(label.target)} {{{key}: row.target}}) }} AS target\n"
-        "WHERE NOT source OR NOT target RETURN row, source"
-    )
-    rows = write.rows.select([graph.key, "source", "target"]).to_pylist()
-    for row, source in await ask(text, {"rows": rows}):
-        end, of = ("target", label.target) if source else ("source", label.source)
-        refusals.add(
-            write, row[graph.key], no_end(f"{label.name} {row[graph.key]}", end, row[end], of)
-        )
-
-
-async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: WriteBatch) -> None:
-    """Find the rows that violate a constraint of the database. Raises RowsRefused if there are any."""
-    refusals = Refusals()
-    for write in batch.writes:
-        # An edge of this key may lie between ends of another partition.
-        if isinstance(write, EdgeWrite):
-            await _refuse_other_partition(bolt.read, graph, indexes, write, graph.key, refusals)
-        elif (
-            isinstance(write, Deletion)
-            and not write.detach
-            and graph.label(write.label).kind == "node"
-        ):
-            await _refuse_edges_left(bolt.read, graph, write, batch, refusals)
-    refusals.check()
-    writes = sorted(batch.writes, key=lambda write: ORDER[type(write)])
-    rows = [(write, place) for write in writes for place in range(write.rows.num_rows)]
-    while (broken := await _first_violation(bolt, graph, indexes, rows)) is not None:
-        place, error = broken
-        write, row = rows.pop(place)
-        refusals.add(write, write.rows.column(graph.key)[row].as_py(), error)
-    refusals.check()
-
-
-async def _refuse_edges_left(
-    ask: Ask, graph: Graph, write: Deletion, batch: WriteBatch, refusals: Refusals
-) -> None:
-    """Refuse to delete nodes that keep edges after the batch."""
-    key = quoted(graph.key)
-    deleted = {
-        other.label: other.rows.column(graph.key).to_pylist()
-        for other in batch.writes
-        if isinstance(other, Deletion) and graph.label(other.label).kind == "edge"
-    }
-    text = (
-        f"UNWIND $keys AS k\nMATCH (n:{quoted(write.label)} {{{key}: k}})-[r]-()\n"
-        f"WHERE NOT r.{key} IN coalesce($deleted[type(r)], [])\n"
-        f"RETURN k, type(r), r.{key}, startNode(r).{key}, endNode(r).{key}"
-    )
-    keys = write.rows.column(graph.key).to_pylist()
-    for node, kind, edge, source, target in await ask(text, {"keys": keys, "deleted": deleted}):
-        between = f"{kind} {edge} lies between {source} and {target}"
-        refusals.add(write, node, still_has_edges(f"a {write.label}", between))
-
-
-async def _first_violation(
-    bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]
-) -> tuple[int, DataError] | None:
-    """The first row that violates a constraint when it is written after its predecessors."""
-    if (error := await _try(bolt, graph, indexes, rows)) is None:
-        return None
-    good, bad = 0, len(rows)  # this many of the first rows can be written; this many cannot
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        failed = await _try(bolt, graph, indexes, rows[:middle])
-        good, bad, error = (middle, bad, error) if failed is None else (good, middle, failed)
-    return bad - 1, error
-
-
-class _Rollback(Exception):
-    """Rolls back a trial transaction."""
-
-
-async def _try(
-    bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]
-) -> DataError | None:
-    """Write some rows and roll back; return the error of the constraint that they violate, if any."""
-    places: dict[int, list[int]] = {}
-    for write, place in rows:
-        places.setdefault(id(write), []).append(place)
-    writes = {id(write): write for write, _ in rows}
-    some = WriteBatch(
-        tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
-    )
-    text = compile_commit(graph, NewContent.of(some), indexes)
-
-    async def work(tx: AsyncManagedTransaction) -> None:
-        await bolt.run(tx, text.text, text.parameters)
-        raise _Rollback
-
-    try:
-        await bolt.write(work)
-    except ConstraintViolated as error:
-        return _violation(some, str(error))
-    except _Rollback:
-        pass
-    return None
 
 
 def _violation(batch: WriteBatch, message: str) -> DataError:
