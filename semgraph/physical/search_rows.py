@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
+from itertools import compress
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from semgraph.errors import Fault
+from semgraph.errors import DataError, Fault
 from semgraph.expr.duckdb import ORDINAL, type_of
 from semgraph.expr.functions import overlap
 from semgraph.expr.row_scalars import Unsupported
@@ -27,8 +27,7 @@ from semgraph.logical.node import scalars_of
 from semgraph.physical.search_spec import SearchInput, SearchSpec, joined_texts, step_texts
 from semgraph.physical.vectors import of_one_size
 from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema, values
-from semgraph.relational.rows import RowFunction
-from semgraph.relational.segments import column_segment, execute, executors
+from semgraph.relational.segments import column_of, execute, executors
 from semgraph.stores.prepare import end_column
 
 Pair = tuple[int, int]  # the indices of a row and of a row of the step
@@ -66,48 +65,16 @@ class _Result(NamedTuple):
     place: int
 
 
-@dataclass(frozen=True)
-class _Functions:
-    """The condition on rows of the step (None: no condition), the conditions on stored hits that
-    the store does not evaluate, and the terms that order hits, each with whether it descends, as
-    functions of rows.
-    """
-
-    where: RowFunction | None
-    residual: tuple[RowFunction, ...]
-    terms: tuple[tuple[RowFunction, bool], ...]
-
-
 @lru_cache(maxsize=256)
-def _functions_of(spec: SearchSpec) -> _Functions | None:
-    """The functions of a search; None if they may differ from the statement, or call user
-    functions, which run in a thread.
+def _is_supported(spec: SearchSpec) -> bool:
+    """Whether Python compares and orders as the statement, and no user function is called, which
+    would run in a thread.
     """
     node = spec.node
     if any(scalar.calls_own for scalar in scalars_of(node)):
-        return None
-
-    def compiled(scalar: Scalar, kind: pa.DataType) -> RowFunction:
-        function = column_segment(scalar, node, kind).function
-        if isinstance(function, Unsupported):
-            raise function
-        return function
-
+        return False
     kinds = [type_of(term.by, node.schema) for term in node.order]
-    if not _COMPARED.issuperset([*kinds, *_equal_kinds(spec)]):
-        return None
-    try:
-        where = node.where if node.within is not None else None
-        return _Functions(
-            None if where is None else compiled(where, pa.bool_()),
-            tuple(compiled(part, pa.bool_()) for part in spec.residual),
-            tuple(
-                (compiled(term.by, kind), term.descending)
-                for term, kind in zip(node.order, kinds, strict=True)
-            ),
-        )
-    except (Unsupported, Fault):  # a field that hits lack
-        return None
+    return _COMPARED.issuperset([*kinds, *_equal_kinds(spec)])
 
 
 def _equal_kinds(spec: SearchSpec) -> Iterator[pa.DataType]:
@@ -127,7 +94,8 @@ class RowSearch:
         self.left, self.within, self.hits, self.now = search.left, search.within, hits, now
         self.stored = hits.num_rows if hits is not None else 0
         few = executors(*(scalar.sql for scalar in scalars_of(search.spec.node))).few
-        self.functions = _functions_of(search.spec) if few >= 0 else None
+        self.supported = few >= 0 and _is_supported(search.spec)
+        self.pairs: list[Pair] | None = None  # which rows may find which rows of the step, if known
         self._structs: dict[int, dict[str, Any]] = {}
         self._width = len(self.node.input.schema)
 
@@ -143,9 +111,9 @@ class RowSearch:
         """The result, and for each result row the row to which it belongs; None if the statement
         must compute it. Vectors are asked for only if rows of the step may be hits.
         """
-        pairs, functions = self.pairs, self.functions
+        pairs = self.pairs = await self._pairs()
         few = self.left.num_rows + self.stored <= executors().few
-        if pairs is None or functions is None or not few or (pairs and self.spec.step_vectors):
+        if pairs is None or not (self.supported and few) or (pairs and self.spec.step_vectors):
             return None
         scores = {}
         for method, by in enumerate(self.node.methods) if pairs else ():
@@ -153,17 +121,24 @@ class RowSearch:
                 vectors = await vectors_of(method)
                 scores[method] = await _cosines(self.search.values[method], vectors, pairs)
         try:
-            hits = [*self._stored_hits(functions), *self._step_hits(pairs, scores)]
+            hits = [*await self._stored_hits(), *self._step_hits(pairs, scores)]
             if any(math.isnan(hit.score) for hit in hits):  # DuckDB treats NaN as the greatest
                 return None
-            return self._best(hits, functions)
-        except Exception:  # noqa: BLE001 - of generated code: the statement defines with which error
+            return await self._best(hits)
+        except Exception:  # noqa: BLE001 - the statement defines with which error
             return None
+
+    async def _column(
+        self, scalar: Scalar, hits: Sequence[tuple[int, int]], kind: pa.DataType
+    ) -> list[Any]:
+        """A scalar over rows with unranked hits, each by the index of the row and of the hit."""
+        rows = [self._with_hit(self.left.rows[q], self._struct(n), n) for q, n in hits]
+        joined = Batch.of_tuples(rows, runtime_schema(self.node))
+        return (await column_of(scalar, self.node, joined, self.now, kind)).column("x")
 
     # -- hits
 
-    @cached_property
-    def pairs(self) -> list[Pair] | None:
+    async def _pairs(self) -> list[Pair] | None:
         """Each row with every row of the step that it may find; None: by the statement."""
         if self.within is None or not self.within.num_rows:
             return []
@@ -171,17 +146,17 @@ class RowSearch:
         for n, scope in enumerate(self._scopes(self.within)):
             step_rows[scope].append(n)
         near = [step_rows.get(scope, ()) for scope in self._scopes(self.left)]
-        if self.functions is None or sum(map(len, near)) > _MANY_PAIRS:
+        if not self.supported or sum(map(len, near)) > _MANY_PAIRS:
             return None
         pairs = [(q, n) for q, places in enumerate(near) for n in places]
-        if self.functions.where is None:
+        if self.node.where is None:
             return pairs
         try:
-            joined = [self._joined(q, self.stored + n) for q, n in pairs]
-            passes = self.functions.where([joined], self.now)
-        except Exception:  # noqa: BLE001 - of generated code: the statement defines with which error
+            hits = [(q, self.stored + n) for q, n in pairs]
+            passes = await self._column(self.node.where, hits, pa.bool_())
+        except (DataError, Fault):  # the statement defines with which error
             return None
-        return [pair for pair, (holds, *_) in zip(pairs, passes, strict=True) if holds]
+        return list(compress(pairs, passes))
 
     def _scopes(self, batch: Batch) -> Sequence[Any]:
         """A value for each row: a row may find the rows of the step with an equal value."""
@@ -191,7 +166,7 @@ class RowSearch:
             return [name or "" for name in batch.column(self.node.graph.partition)]
         return [None] * batch.num_rows
 
-    def _stored_hits(self, functions: _Functions) -> list[_Hit]:
+    async def _stored_hits(self) -> list[_Hit]:
         """The hits of the store that the search admits."""
         if self.hits is None:
             return []
@@ -200,9 +175,9 @@ class RowSearch:
         hits = self._without_step([_Hit(*hit) for hit in columns])
         if any(by.rank == "overlap" for by in self.node.methods):
             hits = [hit for hit in hits if hit.score > 0]
-        for test in functions.residual if hits else ():
-            passes = test([[self._joined(hit.q, hit.place) for hit in hits]], self.now)
-            hits = [hit for hit, (holds, *_) in zip(hits, passes, strict=True) if holds]
+        for test in self.spec.residual if hits else ():
+            passes = await self._column(test, [(hit.q, hit.place) for hit in hits], pa.bool_())
+            hits = list(compress(hits, passes))
         return hits
 
     def _without_step(self, hits: list[_Hit]) -> list[_Hit]:
@@ -252,11 +227,11 @@ class RowSearch:
 
     # -- the best of them
 
-    def _best(self, hits: list[_Hit], functions: _Functions) -> tuple[Batch, list[int]]:
+    async def _best(self, hits: list[_Hit]) -> tuple[Batch, list[int]]:
         """The k best hits of each row, and for each result row the row to which it belongs."""
         counts: dict[Pair, int] = defaultdict(int)
         best = []
-        for hit in self._in_order(hits, functions):
+        for hit in await self._in_order(hits):
             rank = counts[hit.q, hit.method]
             counts[hit.q, hit.method] += 1
             if rank < self.node.k:
@@ -274,16 +249,17 @@ class RowSearch:
             result_of += [q] * len(own)
         return Batch.of_tuples(rows, runtime_schema(self.node)), result_of
 
-    def _in_order(self, hits: list[_Hit], functions: _Functions) -> list[_Hit]:
+    async def _in_order(self, hits: list[_Hit]) -> list[_Hit]:
         """Hits in the order of each method; ties by key."""
         if self.node.methods:
             return sorted(hits, key=lambda hit: (hit.q, hit.method, -hit.score, hit.key))
         hits = sorted(hits, key=itemgetter(3))
-        for function, descending in reversed(functions.terms):
-            column = function([[self._joined(hit.q, hit.place) for hit in hits]], self.now)
-            pairs = [(value, hit) for (value, *_), hit in zip(column, hits, strict=True)]
+        for term in reversed(self.node.order):
+            kind = type_of(term.by, self.node.schema)
+            column = await self._column(term.by, [(hit.q, hit.place) for hit in hits], kind)
+            pairs = list(zip(column, hits, strict=True))
             known = [pair for pair in pairs if pair[0] is not None]
-            known.sort(key=itemgetter(0), reverse=descending)
+            known.sort(key=itemgetter(0), reverse=term.descending)
             hits = [hit for _, hit in known] + [hit for value, hit in pairs if value is None]
         return sorted(hits, key=itemgetter(0))
 
@@ -309,10 +285,6 @@ class RowSearch:
             side.schema if side is not None else pa.schema([]) for side in (self.within, self.hits)
         ]
         return [[side.get_field_index(name) for name in self.spec.fields] for side in sides]
-
-    def _joined(self, q: int, place: int) -> Row:
-        """A row with an unranked hit."""
-        return self._with_hit(self.left.rows[q], self._struct(place), place)
 
     def _row(self, row: Row, result: _Result) -> Row:
         via = self.node.methods[result.first % 100].via if self.node.methods else "order"
