@@ -249,6 +249,11 @@ def partitions_of(rows: pa.Table, path: str) -> list[tuple[str, ...]]:
     return [tuple(dict.fromkeys(v for v in row if v is not None)) for row in listed]
 
 
+def all_partitions(rows: pa.Table, path: str | None) -> set[str] | None:
+    """The partitions that any of the rows may see; None: all."""
+    return None if path is None else {part for seen in partitions_of(rows, path) for part in seen}
+
+
 def returned(
     graph: Graph, label: Label, properties: Iterable[str], *, partition: bool = False
 ) -> dict[str, None]:

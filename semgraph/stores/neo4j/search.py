@@ -46,6 +46,7 @@ from semgraph.stores.neo4j.search_cypher import (
 from semgraph.stores.prepare import (
     Dimensions,
     LeftOut,
+    all_partitions,
     check_length,
     column,
     end_column,
@@ -70,49 +71,36 @@ class Searches:
 
     bolt: Bolt
     left_out: LeftOut
-    graph: Graph | None = None
+    missing_derived: MissingDerived
     indexes: Indexes = field(default_factory=Indexes)
     dimensions: Dimensions = field(default_factory=dict)
-    missing_derived: MissingDerived | None = None
     factors: dict[str, int] = field(default_factory=dict)
     large: set[tuple[str, tuple[str, ...] | None]] = field(default_factory=set)
     odd: set[tuple[str, str]] = field(default_factory=set)
     _texts: dict[Any, SearchStatement] = field(default_factory=dict)
 
-    def opened(
-        self,
-        graph: Graph,
-        indexes: Indexes,
-        dimensions: Dimensions,
-        missing_derived: MissingDerived,
-    ) -> None:
+    def opened(self, indexes: Indexes, dimensions: Dimensions, missing: MissingDerived) -> None:
         """Set the schema of the database; if it changed, drop the compiled statements."""
         indexes = replace(indexes, odd=frozenset(self.odd))
-        if (graph, indexes) != (self.graph, self.indexes):
+        if (missing.graph, indexes) != (self.missing_derived.graph, self.indexes):
             self._texts.clear()
             self.large.clear()
-        self.graph, self.indexes = graph, indexes
-        self.dimensions, self.missing_derived = dimensions, missing_derived
+        self.indexes, self.dimensions, self.missing_derived = indexes, dimensions, missing
 
-    def shrunk(self, deletes: bool = True) -> None:
-        """Record that partitions may have become small."""
-        if deletes:
-            self.large.clear()
-
-    async def run(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+    async def run(
+        self, graph: Graph, queries: Sequence[SearchQuery], rows: pa.Table
+    ) -> list[pa.Table]:
         """The hits of each query. Raises EngineError, StoreUnavailable."""
-        if self.graph is None or self.missing_derived is None:
-            raise EngineError("the store is not open: call ensure() or attach() first")
-        return await _Search(self, self.graph, self.missing_derived, tuple(queries), rows).run()
+        return await _Search(self, graph, tuple(queries), rows).run()
 
     def text(
         self, queries: tuple[SearchQuery, ...], lists: frozenset[str], only: frozenset[int] | None
     ) -> SearchStatement:
         """The statement for some queries, compiled once."""
-        assert self.graph is not None
         key = queries, lists, only
         if key not in self._texts:
-            self._texts[key] = compile_search(self.graph, queries, lists, self.indexes, only)
+            graph = self.missing_derived.graph
+            self._texts[key] = compile_search(graph, queries, lists, self.indexes, only)
         return self._texts[key]
 
 
@@ -123,11 +111,10 @@ class _Search:
         self,
         of: Searches,
         graph: Graph,
-        missing_derived: MissingDerived,
         queries: tuple[SearchQuery, ...],
         rows: pa.Table,
     ) -> None:
-        self.of, self.graph, self.missing_derived = of, graph, missing_derived
+        self.of, self.graph, self.missing_derived = of, graph, of.missing_derived
         self.queries, self.rows = queries, rows
         self.places = {q: place for place, q in enumerate(rows.column("_q").to_pylist())}
         self.limits: dict[int, int] = {}
@@ -162,8 +149,8 @@ class _Search:
         of, before = self.of, len(self.of.odd)
         for query in self.queries:
             label = self.graph.label(query.label)
-            seen = None if query.partition is None else partitions_of(self.rows, query.partition)
-            own = None if seen is None else sorted({p for parts in seen for p in parts})
+            seen = all_partitions(self.rows, query.partition)
+            own = None if seen is None else sorted(seen)
             for name in {label.vectors[m.prop] for m in query.methods if m.via == "nearest"}:
                 value, key = f"h.{quoted(name)}", f"h.{quoted(self.graph.key)}"
                 text = (
@@ -174,20 +161,15 @@ class _Search:
                 for found, vector in await of.bolt.read(text, {"own": own}):
                     of.left_out.note(self.graph, label.name, name, vector, {self.graph.key: found})
                     of.odd.add((label.name, name))
-        of.opened(self.graph, of.indexes, of.dimensions, self.missing_derived)
+        of.opened(of.indexes, of.dimensions, of.missing_derived)
         return len(of.odd) > before
 
     async def _read_missing_derived(self) -> None:
         """Read the properties that rows lack, in the partitions of the rows."""
         for query in self.queries if self.missing_derived.counts and self.rows.num_rows else ():
-            seen = None if query.partition is None else partitions_of(self.rows, query.partition)
-            labels = [
-                query.label,
-                *(node.name for node, _ in end_nodes(self.graph, query).values()),
-            ]
-            await self.missing_derived.read(
-                labels, None if seen is None else {p for parts in seen for p in parts}
-            )
+            ends = (node.name for node, _ in end_nodes(self.graph, query).values())
+            seen = all_partitions(self.rows, query.partition)
+            await self.missing_derived.read([query.label, *ends], seen)
 
     def _method(self, branch: Branch) -> Method:
         return self.queries[branch.query].methods[branch.method]

@@ -72,11 +72,11 @@ from semgraph.stores.neo4j.search_cypher import EXACT_BELOW
 from semgraph.stores.neo4j.write import GraphCommits, Lengths
 from semgraph.stores.prepare import (
     LeftOut,
+    all_partitions,
     check_length,
     column,
     match_schema,
     match_table,
-    partitions_of,
     scan_schema,
     without_left_out,
 )
@@ -92,26 +92,15 @@ class OpenedState:
     graph: Graph
     dimensions: int | None
     indexes: Sequence[schema.Index]
-    lengths: Mapping[tuple[str, str], int]
+    stored: Mapping[tuple[str, str], int]
 
-    @classmethod
-    def of(
-        cls,
-        graph: Graph,
-        dimensions: int | None,
-        indexes: Sequence[schema.Index],
-        stored: Mapping[tuple[str, str], int],
-    ) -> OpenedState:
-        """Lengths are `dimensions` for all vectors; without it, those of the `stored` vectors."""
-        names = [
-            (label.name, name) for label in graph.labels.values() for name in label.vectors.values()
-        ]
-        return cls(
-            graph,
-            dimensions,
-            indexes,
-            stored if dimensions is None else dict.fromkeys(names, dimensions),
-        )
+    @property
+    def lengths(self) -> dict[tuple[str, str], int]:
+        """The lengths of vectors: those of the stored ones, if none was given."""
+        if self.dimensions is None:
+            return dict(self.stored)
+        labels = self.graph.labels.values()
+        return {(each.name, n): self.dimensions for each in labels for n in each.vectors.values()}
 
     def serves(self, graph: Graph, dimensions: int | None) -> bool:
         """Whether the store can be opened for a graph and a vector length without further reads."""
@@ -162,7 +151,7 @@ class Neo4jStore:
         self._undone: list[str] = []
         self._unrecorded: list[str] = []  # labels without a recorded layout
         self._left_out = LeftOut()
-        self._searches = Searches(self._bolt, self._left_out)
+        self._searches = Searches(self._bolt, self._left_out, self._missing_derived)
 
     def share(self) -> Self:
         other = copy(self)
@@ -203,7 +192,7 @@ class Neo4jStore:
             dimensions, existing, statistics.counts
         )
         empty = frozenset(name for name in graph.labels if not statistics.counts.get(name))
-        self._take(OpenedState.of(graph, dimensions, existing, statistics.dimensions), empty)
+        self._take(OpenedState(graph, dimensions, existing, statistics.dimensions), empty)
         return schema.missing(graph, None, existing)
 
     async def _inspect(
@@ -228,14 +217,13 @@ class Neo4jStore:
 
     def _take(self, opened: OpenedState, empty: frozenset[str] = frozenset()) -> None:
         """Use this state; rows that lack derived properties are recounted."""
-        self._opened, self._graph, self._lengths.known = opened, opened.graph, dict(opened.lengths)
+        self._opened, self._graph, self._lengths.known = opened, opened.graph, opened.lengths
         self._missing_derived = MissingDerived(self._bolt, opened.graph, self._outdated)
-        self._indexes = replace(
-            schema.usable(opened.graph, opened.indexes),
-            incomplete=self._missing_derived.places,
-            empty=empty,
-        )
-        self._searches.opened(self.graph, self._indexes, self._lengths.known, self._missing_derived)
+        self._use(replace(schema.usable(opened.graph, opened.indexes), empty=empty))
+
+    def _use(self, indexes: Indexes) -> None:
+        self._indexes = replace(indexes, incomplete=self._missing_derived.places)
+        self._searches.opened(self._indexes, self._lengths.known, self._missing_derived)
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
         if not self._part and self._reopened(graph, dimensions):
@@ -247,7 +235,7 @@ class Neo4jStore:
         self._undone = await setup.create_missing(dimensions, existing, statistics.counts)
         if not self._undone:
             await setup.record_layout(self._unrecorded)
-        self._take(OpenedState.of(graph, dimensions, await setup.indexes(), statistics.dimensions))
+        self._take(OpenedState(graph, dimensions, await setup.indexes(), statistics.dimensions))
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
         await self._bolt.open()
@@ -258,7 +246,7 @@ class Neo4jStore:
         await setup.record_layout(new)
         self._outdated.clear()
         existing, statistics = await self._inspect(graph, dimensions)
-        self._take(OpenedState.of(graph, dimensions, existing, statistics.dimensions))
+        self._take(OpenedState(graph, dimensions, existing, statistics.dimensions))
         self._undone = []
         return report
 
@@ -269,16 +257,13 @@ class Neo4jStore:
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
         if await self._missing_derived.look(places):
-            self._indexes = replace(self._indexes, incomplete=self._missing_derived.places)
-            self._searches.opened(
-                self.graph, self._indexes, self._lengths.known, self._missing_derived
-            )
+            self._use(self._indexes)
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """As `Store.search`, in more round trips if an index must be read further."""
         if rows.num_rows:
             await self.check_derived(place for query in queries for place in compared(query))
-        return await self._searches.run(queries, rows)
+        return await self._searches.run(self.graph, queries, rows)
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
         wanted = match_schema(self.graph, query, self._lengths.known)
@@ -291,7 +276,8 @@ class Neo4jStore:
         await self.check_derived(compared_in_match(query, elements))
         text = compile_match(self.graph, query, self._indexes, several=several)
         labels = [label for _, label in elements if label is not None]
-        await self._read_missing_derived((label.name for label in labels), rows, query.partition)
+        seen = all_partitions(rows, query.partition)
+        await self._missing_derived.read((label.name for label in labels), seen)
         more: dict[str, Sequence[Any]] = {
             short: sent_column(rows, path) for path, short in text.columns.items()
         }
@@ -305,17 +291,6 @@ class Neo4jStore:
         records = await self._bolt.read(text.text, parameters)
         columns = partial(columns_of, self._left_out, self.graph)
         return match_table(self.graph, query, wanted, self._left_out, records, columns)
-
-    async def _read_missing_derived(
-        self, labels: Iterable[str], rows: pa.Table, partition: str | None
-    ) -> None:
-        """Read the properties that rows of these labels lack, in the partitions of the rows."""
-        own = (
-            None
-            if partition is None
-            else {part for parts in partitions_of(rows, partition) for part in parts}
-        )
-        await self._missing_derived.read(labels, own)
 
     async def scan(
         self,
@@ -383,7 +358,8 @@ class Neo4jStore:
         return await self._commit(new, whole=True)
 
     async def _commit(self, new: NewContent, *, whole: bool = False) -> Written:
-        self._searches.shrunk(whole or new.batch.deletes)
+        if whole or new.batch.deletes:  # partitions may become small
+            self._searches.large.clear()
         commits = GraphCommits(self._bolt, self.graph, self._indexes, self._lengths)
         # the first vectors fix the length
         async with self._measuring if commits.new_lengths(new.batch) else nullcontext():
@@ -401,7 +377,7 @@ class Neo4jStore:
         """As `Store.clear`, but not in one transaction: a partition may exceed a server's memory.
         Commit markers go first.
         """
-        self._searches.shrunk()
+        self._searches.large.clear()
         confined = (
             "" if partitions is None else f" WHERE x.{quoted(self.graph.partition)} IN $partitions"
         )
