@@ -535,7 +535,6 @@ class RayEngine:
         return False
 
     async def _run(self, task: Task) -> Result | SemgraphError:
-        """Run a shard and wait for its end."""
         from ray.exceptions import RayError, RayTaskError
 
         own = self.ray.cloudpickle.dumps(task)

@@ -173,7 +173,6 @@ def _marked(node: Node, name: str) -> Node:
 
 
 def _rest(plan: LogicalPlan, made: Mapping[str, Node]) -> LogicalPlan:
-    """A plan with inputs instead of some operators."""
     done: dict[Node, Node] = {
         node: Input(name=name, columns=node.schema, step=node.step) for name, node in made.items()
     }

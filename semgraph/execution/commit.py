@@ -258,7 +258,6 @@ def _first_that_differs(
 
 
 def _take_in(before: dict[str, Any], row: Mapping[str, Any], unite: frozenset[str]) -> None:
-    """Merge a row into an earlier row with the same key."""
     for name, value in row.items():
         if name in unite:
             old = before[name] or []
@@ -294,7 +293,6 @@ def _shown(rows: pa.Table, place: int) -> str:
 
 
 def _json(value: object) -> str:
-    """A value as JSON."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

@@ -192,7 +192,6 @@ class Evaluation:
             self._span.__exit__(*raised)
 
     async def _cancel(self) -> None:
-        """Cancel all running tasks."""
         rest = [task for task in self._tasks.values() if not task.done()]
         for task in rest:
             task.cancel()
@@ -414,7 +413,6 @@ class Evaluation:
         self._hold(_Held(record, count))
 
     def _flows(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> list[_StepFlow]:
-        """The rows that enter and leave steps at the operators of this node."""
         places = self.runtime.flows_of(node)
         known = node.known_rows(inputs, batch) if places else {}
         return [_StepFlow(self.metrics(step), which, known.get(at)) for step, which, at in places]

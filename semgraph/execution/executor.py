@@ -114,7 +114,6 @@ async def committed_rows(store: Store, plan: str, rows: InputRows) -> set[int]:
 
 
 def _keys_of(rows: InputRows) -> dict[str, list[str]]:
-    """The ids of the rows, by partition."""
     return {
         name: [rows.keys[m] for m in own]
         for name, own in zip(rows.partitions, rows.of, strict=True)
@@ -199,7 +198,6 @@ class Executor:
     async def _sinks_and_results(
         self, evaluation: Evaluation, specs: Sequence[SinkSpec]
     ) -> tuple[Sinks, dict[str, Batch]]:
-        """The rows of some sinks and of all results, computed concurrently."""
         returns = self.plan.returns
         batches = await evaluation.compute([*(spec.rows for spec in specs), *returns.values()])
         sinks = list(zip(specs, batches, strict=False))
@@ -621,7 +619,6 @@ class Executor:
         return ends
 
     def _record(self, attempt: _WaveAttempt) -> None:
-        """Record the completed rows, and the writes and results of good windows."""
         attempt.record()
         good = [row for window in attempt.good for row in window.rows]
         self.commits.record([(spec, batch.of_input_rows(good)) for spec, batch in attempt.sinks])

@@ -332,7 +332,6 @@ def _ids_in_order(name: str, parts: Sequence[Result]) -> Sequence[int]:
 
 
 def _order(name: str, parts: Sequence[Result]) -> npt.NDArray[np.int64]:
-    """The order of the rows of a result of all parts, by index of the input row."""
     places = np.concatenate([part.places[name].to_numpy() for part in parts])
     return np.argsort(places, kind="stable")
 

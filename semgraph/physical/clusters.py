@@ -55,14 +55,12 @@ def _names(table: pa.Table, column: str) -> list[Any]:
 
 
 def _value(name: Any) -> Any:
-    """A key as stored."""
     return math.nan if name is ordered(math.nan) else name
 
 
 def _members(
     node: Cluster, nodes: pa.Table, keys: Sequence[Any], places: Sequence[Hashable]
 ) -> dict[Hashable, dict[Any, Any]]:
-    """The keys of each group, with their vectors. Raises DataError if a key has two vectors."""
     vectors = values(nodes.column(node.vector)) if node.vector else [None] * len(keys)
     members: dict[Hashable, dict[Any, Any]] = {}
     for place, key, vector in zip(places, keys, vectors, strict=True):
@@ -213,7 +211,6 @@ def _checked(weight: Any, what: str, name: str) -> float:
 
 
 def _array(node: Cluster, keys: Sequence[Any], vectors: Mapping[Any, Any]) -> Vectors | None:
-    """The vectors of the keys, a row for each; None without a column of vectors."""
     if not node.vector:
         return None
     for key in keys:

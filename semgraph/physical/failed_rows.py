@@ -96,7 +96,6 @@ async def _failure(
 
 
 def _first_row(inputs: Sequence[Batch]) -> dict[str, Any]:
-    """The first row that derives from an input row, without hidden columns."""
     for batch in inputs:
         if batch.num_rows and batch.has_input_rows:
             return python_rows(batch.slice(0, 1).visible())[0]

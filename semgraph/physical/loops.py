@@ -248,7 +248,6 @@ def _tuples(rows: Batch, names: Collection[str]) -> list[Group]:
 
 
 def _in_windows(rows: Batch, names: Collection[str]) -> list[Group]:
-    """The window of each row, and its values of some columns."""
     windows: Sequence[int | None] = rows.partitions() or [None] * rows.num_rows
     own = _tuples(rows, names)
     return [(window, *values) for window, values in zip(windows, own, strict=True)]

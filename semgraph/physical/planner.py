@@ -121,7 +121,6 @@ class _TreeBuilder:
         return IterateRows(node, inputs, body, rounds)
 
     def _step(self, node: Node) -> tree.PhysicalNode:
-        """The node that computes the rows of a searched step."""
         if node not in self._layout.run_wide:
             return self.physical[node]
         if node not in self.run_wide:
@@ -300,7 +299,6 @@ def _after_writes(
 
 
 def _above(nodes: list[Node], some: set[Node]) -> set[Node]:
-    """Some nodes and all nodes above them."""
     found = set(some)
     for node in nodes:
         if not found.isdisjoint(node.inputs):
@@ -319,7 +317,6 @@ def _buffered(
     sinks: Iterable[tuple[Sink, Node]],
     returns: Iterable[Node],
 ) -> tuple[Node, ...]:
-    """The nodes that run ahead and are read by the ordered part, the commits or the results."""
     read: dict[Node, None] = {}
     for node in nodes:
         if node in after_writes:
@@ -330,7 +327,6 @@ def _buffered(
 
 
 def _search_groups(nodes: Iterable[Node], store: Store) -> dict[Node, tree.SearchGroup]:
-    """The group of each search: the searches that share a round trip."""
     groups: dict[object, list[SearchSpec]] = {}
     for node in nodes:
         if isinstance(node, Search):

@@ -64,7 +64,6 @@ def remembering(search: Searching, hits: Remembered) -> Searching:
 
 
 def _by_row(hits: pa.Table) -> dict[int, pa.Table]:
-    """The hits of each row, by its ordinal."""
     places: dict[int, list[int]] = {}
     for place, q in enumerate(values(hits.column("_q"))):
         places.setdefault(q, []).append(place)
@@ -73,7 +72,6 @@ def _by_row(hits: pa.Table) -> dict[int, pa.Table]:
 
 
 def _for_rows(hits: Sequence[pa.Table], ordinals: Sequence[int]) -> pa.Table:
-    """The hits of some rows, renumbered with their ordinals."""
     whole = pa.concat_tables(hits)
     own = np.repeat(np.asarray(ordinals, np.int64), [table.num_rows for table in hits])
     return whole.set_column(whole.schema.get_field_index("_q"), "_q", pa.array(own))
@@ -246,7 +244,6 @@ async def run_searches(
 async def _finish(
     search: SearchInput, hits: Batch | None, embed: EmbedTextsOf, now: datetime | None
 ) -> tuple[Batch, list[int]]:
-    """The result, and for each result row the row to which it belongs."""
     over_rows = RowSearch(search, hits, now)
     result = await over_rows.result(partial(_step_vectors, search, embed))
     if result is not None and not executors().both:
@@ -305,7 +302,6 @@ async def by_statement(
 
 
 async def _with_vectors(spec: SearchSpec, rows: Batch, embed: EmbedTextsOf) -> pa.Table:
-    """A step's rows with the vectors that hits return."""
     table = rows.table
     for name, text in spec.step_vectors.items():
         vectors = await vectors_of(rows, name, rows.column(text), embed, spec.node.graph.partition)

@@ -167,7 +167,6 @@ class RowSearch:
         return [None] * batch.num_rows
 
     async def _stored_hits(self) -> list[_Hit]:
-        """The hits of the store that the search admits."""
         if self.hits is None:
             return []
         names = ("_q", "method", "score", self.node.graph.key)
@@ -194,7 +193,6 @@ class RowSearch:
     def _step_hits(
         self, pairs: Sequence[Pair], cosines: Mapping[int, Sequence[float | None]]
     ) -> list[_Hit]:
-        """The hits of each method among the rows of the step."""
         if self.within is None or not pairs:
             return []
         keys = self.within.column(self.node.hit_key)
@@ -298,7 +296,6 @@ class RowSearch:
         return (*row[:width], hit, *ends, *row[width:])
 
     def _end(self, end: str, kind: pa.StructType, place: int | None) -> dict[str, Any] | None:
-        """The node at an end of a stored hit."""
         if place is None or self.hits is None:
             return None
         node = self.hits.rows[place][self.hits.schema.get_field_index(end_column(end))]

@@ -109,7 +109,6 @@ def _term_columns(spec: SearchSpec) -> str:
 
 
 def _end(alias: str, end: str, kind: pa.StructType, name: str) -> str:
-    """The node at an end of a hit, with the fields that the plan reads."""
     node = f"{alias}.{quote(end_column(end))}"
     packed = ", ".join(
         f"{quote(f.name)} := CAST({node}.{quote(f.name)} AS {sql_type(f.type)})" for f in kind
@@ -202,7 +201,6 @@ def allowed(spec: SearchSpec) -> str:
 
 
 def _listed(spec: SearchSpec, within: Node, method: int) -> str:
-    """The pairs of a shortlist."""
     q, by, s = (f"{PAIRS}.{name}" for name in PAIR)
     rows = f"JOIN {_step_rows(spec, within)} ON {RIGHT}.{_NUMBER} = {s}"
     return f"FROM {PAIRS} JOIN {LEFT} ON {LEFT}.{ORDINAL} = {q} AND {by} = {method} {rows}"

@@ -179,7 +179,6 @@ class Batch:
         return places[0] if len(places) == 1 else sorted(chain.from_iterable(places))
 
     def _by_input_row(self) -> dict[int | None, list[int]]:
-        """The indices of the rows that derive from each input row."""
         if self._places is None:
             self._places = {}
             for place, row in enumerate(self.input_rows()):

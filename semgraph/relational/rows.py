@@ -97,7 +97,6 @@ class _Generator:
         return "\n    ".join(lines) + "\n"
 
     def _columns(self, node: Node, row: str = "r") -> dict[str, Code]:
-        """The columns of a row of a node, including hidden ones."""
         return {f.name: Code(f"{row}[{i}]", f.type) for i, f in enumerate(self._schema(node))}
 
     def _schema(self, node: Node) -> pa.Schema:
@@ -116,7 +115,6 @@ class _Generator:
         return self._names[node]
 
     def _assigned(self, node: Node, rows: str) -> str:
-        """Assign the rows of a node to a new variable."""
         name = f"t{self._made}"
         self._made += 1
         self._lines.append(f"{name} = {rows}  # {node.keyword}")

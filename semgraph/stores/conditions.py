@@ -178,7 +178,6 @@ def _other(tree: exp.Expr, alias: Alias) -> Term:
 
 
 def _are_literals(listed: exp.Array) -> bool:
-    """Whether a list is not empty and has only texts and numbers."""
     return bool(listed.expressions) and all(isinstance(i, exp.Literal) for i in listed.expressions)
 
 
@@ -393,7 +392,6 @@ def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
 
 
 def _computed(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
-    """Each value for each of the rows, computed by DuckDB."""
     from semgraph.expr.duckdb import rows_of
 
     if not values:
@@ -473,7 +471,6 @@ def _ends(term: Term) -> tuple[Ends, ...] | None:
 
 
 def _known(term: Test, name: str) -> tuple[Value, ...] | None:
-    """The values to which a term restricts a property."""
     if term.op not in ("=", "in"):
         return None
     first, *others = term.args

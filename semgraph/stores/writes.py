@@ -114,7 +114,6 @@ def recorded(graph: Graph, writes: Iterable[Write]) -> str:
 
 
 def _row(write: NodeWrite | EdgeWrite, row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a merge writes to one row."""
     parts: dict[str, dict[str, Any]] = {"v": {}, "c": {}, "u": {}}
     for name, value in row.items():
         if value is None or (name in {"labels", "attributes"} and not value):

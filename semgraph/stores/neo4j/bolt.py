@@ -128,7 +128,6 @@ class Bolt:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _may_pass(self, error: BaseException | None) -> bool:
-        """Whether the connection failed and a new one may succeed."""
         from neo4j.exceptions import (
             ConnectionAcquisitionTimeoutError,
             IncompleteCommit,
@@ -217,7 +216,6 @@ def _leave_its_log_to_the_program() -> None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and its chain of causes."""
     while error is not None:
         yield error
         for part in error.exceptions if isinstance(error, BaseExceptionGroup) else ():

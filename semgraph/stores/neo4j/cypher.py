@@ -369,7 +369,6 @@ def time_of(value: Any) -> datetime:
 
 
 def _attributes(value: Mapping[str, Any]) -> str:
-    """The undeclared properties, as JSON."""
     plain = {n: _plain(held) for n, held in value.items() if held is not None and n != NESTED}
     for name in value.get(NESTED) or ():
         # another program may have stored another value

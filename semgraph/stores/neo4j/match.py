@@ -160,7 +160,6 @@ class _PathText:
         return f" {{{props}}}" if props else ""
 
     def _compared(self) -> list[str]:
-        """The comparisons of the properties that are not in the property maps."""
         tests = []
         for i, (element, label) in enumerate(zip(self.elements, self.labels, strict=True)):
             for prop, column in element.props:

@@ -468,7 +468,6 @@ def _seek_marks(indexes: Indexes) -> str:
 
 
 def _witnessed(graph: Graph) -> str:
-    """The condition that a commit marker's witness exists."""
     key = quoted(graph.key)
     witnesses = (
         f" OR (m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
@@ -589,7 +588,6 @@ def compared(query: SearchQuery) -> set[Place]:
 
 
 def _read_of(var: str, where: Iterable[Scalar]) -> set[str]:
-    """The properties of a variable that conditions read."""
     paths = (path.partition(".") for scalar in where for path in scalar.columns)
     return {name for first, _, name in paths if var and first == var and name}
 
@@ -779,7 +777,6 @@ def _statements(wanted: Sequence[Wanted]) -> list[str]:
 
 
 def _external_note(wanted: Sequence[Wanted]) -> str:
-    """The note on a database that is left unchanged."""
     by: dict[str, list[str]] = defaultdict(list)
     for one in wanted:
         by[one.what].append(one.label)

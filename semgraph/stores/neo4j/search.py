@@ -165,7 +165,6 @@ class _Search:
         return len(of.odd) > before
 
     async def _read_missing_derived(self) -> None:
-        """Read the properties that rows lack, in the partitions of the rows."""
         for query in self.queries if self.missing_derived.counts and self.rows.num_rows else ():
             ends = (node.name for node, _ in end_nodes(self.graph, query).values())
             seen = all_partitions(self.rows, query.partition)
@@ -232,7 +231,6 @@ class _Search:
         return None if path is None else partitions_of(self.rows.slice(self.places[q], 1), path)[0]
 
     def _sought(self, branch: Branch, rows: pa.Table) -> list[Any]:
-        """The value that each row searches for."""
         query, method = self.queries[branch.query], self._method(branch)
         label = self.graph.label(query.label)
         if method.via == "equal":
@@ -288,7 +286,6 @@ class _Search:
         return frozenset(further), unfinished
 
     def _table(self, number: int) -> pa.Table:
-        """The hits of a query in the schema of the protocol."""
         query = self.queries[number]
         label = self.graph.label(query.label)
         schema = search_schema(self.graph, query, self.of.dimensions)
@@ -349,7 +346,6 @@ def _enough(
 
 
 def _further(method: Method, passed: int, fetched: int, limit: int) -> int:
-    """The number of entries to read next."""
     return max(_MORE * limit, math.ceil(2 * (method.ranked or 1) * fetched / max(passed, 1)))
 
 

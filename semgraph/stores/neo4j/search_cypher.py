@@ -180,7 +180,6 @@ def has_direction(vector: str) -> str:
 
 
 def _end(end: str) -> str:
-    """The node at an end of a hit."""
     return "startNode(h)" if end == "source" else "endNode(h)"
 
 

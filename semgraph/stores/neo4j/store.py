@@ -115,7 +115,6 @@ class OpenedState:
 
 
 def _committed(marker: Sequence[Any]) -> CommittedRow:
-    """A commit marker as the statements of `schema` return it."""
     _, row, fingerprint, now, run, content = marker
     return CommittedRow(row, fingerprint, time_of(now), run, content)
 
@@ -198,7 +197,6 @@ class Neo4jStore:
     async def _inspect(
         self, graph: Graph, dimensions: int | None
     ) -> tuple[list[schema.Index], Statistics]:
-        """Indexes and statistics of the database. Raises StoreUnavailable."""
         await self._bolt.open()
         self._unrecorded = await Setup(self._bolt, graph).check_layout()
         self._graph, self._opened = graph, None

@@ -109,7 +109,6 @@ def rows_of(prepared: PreparedMerge) -> list[dict[str, Any]]:
 def _add_property(
     rows: Sequence[dict[str, Any]], prepared: PreparedMerge, name: str, array: pa.Array[Any]
 ) -> None:
-    """Add a property to the rows."""
     graph, label, write = prepared.graph, prepared.label, prepared.write
     kind, indexed = label.columns[name], name in {graph.key, graph.partition, *label.index}
     clears = write.replace and name not in {graph.key, graph.partition, *label.ends}
@@ -598,7 +597,6 @@ class GraphCommits:
     async def _refuse_edges_left(
         self, write: Deletion, batch: WriteBatch, refusals: Refusals
     ) -> None:
-        """Refuse to delete nodes that keep edges after the batch."""
         if self.graph.label(write.label).kind == "edge":
             return
         key = quoted(self.graph.key)
@@ -656,7 +654,6 @@ class GraphCommits:
 
 
 def _length(vectors: Any) -> int | None:
-    """The length of the vectors in a column; None if there are none."""
     if pa.types.is_fixed_size_list(vectors.type):
         size: int = vectors.type.list_size
         return size if vectors.null_count < len(vectors) else None

@@ -105,7 +105,6 @@ class _Match:
         return match_table(self.graph, self.query, schema, self.left_out, records, columns)
 
     def _edges(self, con: Connection, steps: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """The key, label and ends of each edge of some walks."""
         ids: dict[str, list[int]] = {}
         for step in dict.fromkeys(steps):
             label, _, number = step.partition(":")

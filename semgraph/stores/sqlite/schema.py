@@ -333,7 +333,6 @@ def _existing_objects(con: Connection) -> dict[str, str]:
 
 
 def _missing_columns(con: Connection, tables: Tables) -> dict[str, list[str]]:
-    """The SQL of the columns that existing tables lack, by table."""
     wanted = _ADDED | {
         name: {
             column: AFFINITY.get(kind.name, "TEXT") for column, kind in table.label.columns.items()

@@ -104,7 +104,6 @@ class Nearest:
                 yield RankedHit(q, rank, score, row)
 
     def _note_left_out(self, con: Connection, rows: set[int]) -> None:
-        """Record rows with a vector that cannot be compared."""
         table = self.scope.table
         sql = (
             f"SELECT t.{table.key}, v.vector FROM {table.name} t JOIN {quote(self.name)} v USING ({ID}) "
@@ -179,7 +178,6 @@ class Nearest:
             yield some, read_vectors(con, self.name, some, block.size)
 
     def _of_passing(self, con: Connection, cache: VectorCache, queries: Queries) -> Ranked:
-        """All rows that pass the conditions, ranked."""
         import numpy as np
 
         scored: list[tuple[int, float, str, int]] = []

@@ -334,7 +334,6 @@ class SqliteStore:
         return Written(counts)
 
     async def _encoded(self, batch: WriteBatch) -> list[EncodedMerge]:
-        """The merges of a batch in stored form. Raises DataError."""
 
         def convert(prepared: PreparedMerge) -> EncodedMerge:
             return EncodedMerge(self._table(prepared.write.label), prepared, self.name)

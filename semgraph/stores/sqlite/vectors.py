@@ -185,7 +185,6 @@ class VectorCache(BlockCache[Block]):
         return [block for block in blocks if block.count]
 
     def _read(self, con: Connection, name: tuple[str, str], held: _CachedBlock[Block]) -> None:
-        """Add all newer rows to the block."""
         import numpy as np
 
         table, partition = name
@@ -218,7 +217,6 @@ class VectorCache(BlockCache[Block]):
 
 
 def _is_large(con: Connection, name: tuple[str, str], limit: int) -> bool:
-    """Whether a partition has more vectors than a limit."""
     rows = f"SELECT 1 FROM {quote(name[0])} WHERE part = ? LIMIT ?"
     count: int = con.execute(f"SELECT count(*) FROM ({rows})", (name[1], limit + 1)).fetchone()[0]
     return count > limit
@@ -284,7 +282,6 @@ def _words_name(table: Table, prop: str, partition: str) -> tuple[str, ...]:
 
 
 def _lost(con: Connection, name: tuple[str, ...], version: int) -> bool:
-    """Whether a row was deleted since a version."""
     sql = 'SELECT version FROM "#gone" WHERE name = ? AND part = ?'
     row = con.execute(sql, name[:2]).fetchone()
     return row is not None and row[0] > version

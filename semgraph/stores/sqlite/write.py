@@ -278,7 +278,6 @@ class EncodedMerge:
         con.executemany(f"UPDATE {self.table.name} SET {settings} WHERE {ID} = ?", rows)
 
     def _merged(self, name: str) -> str:
-        """The merged value in SQL, with `?` for the new one."""
         if self.write.replace:
             return "?"
         if name in self.write.unite:
@@ -329,12 +328,10 @@ class EncodedMerge:
 
 
 def _keys(con: Connection, keys: Iterable[str | None]) -> str:
-    """Some keys as a temporary table."""
     return temporary(con, "#keys", ["key TEXT"], ((key,) for key in keys), unique="key")
 
 
 def _ids_by_key(con: Connection, table: Table, keys: Iterable[str]) -> dict[str, tuple[int, str]]:
-    """Id and partition of the stored rows, by key."""
     columns = f"k.key, t.{ID}, t.{table.partition}"
     sql = f"SELECT {columns} FROM {_keys(con, keys)} k CROSS JOIN {table.name} t WHERE t.{table.key} = k.key"
     return {key: (row, part) for key, row, part in con.execute(sql)}
@@ -422,7 +419,6 @@ def _write(
     batch: WriteBatch,
     merges: Sequence[EncodedMerge],
 ) -> dict[str, int]:
-    """Write a batch; return the rows by label. Raises RowsRefused."""
     refusals = Refusals()
     version = next_version(con)
     counts: Counter[str] = Counter()

@@ -109,7 +109,6 @@ def jars(progress: Callable[[StartProgress], None], cache: Path | None = None) -
 
 
 def _lacking(repository: Path) -> list[Jar]:
-    """The jars that a repository does not have."""
     listed = Path(__file__).with_name(f"neo4j-{VERSION}.txt").read_text(encoding="utf-8")
     every = map(Jar.of, listed.splitlines())
     return [jar for jar in every if not jar.is_in(repository)]
