@@ -178,9 +178,7 @@ class Line:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def enter(self, cost: Any, what: str = "") -> None:
-        """Wait until a request is admitted, first come first served. A cancelled wait takes nothing.
-        Raises BudgetReached, ShardTaken, and what the ledger raises.
-        """
+        """Wait until a request is admitted. Raises BudgetReached, ShardTaken, LedgerGone."""
         place = asyncio.get_running_loop().create_future()
         self._waiting.append((cost, what, place))
         if self._asking is None or self._asking.done():
@@ -316,9 +314,7 @@ class WorkerLost(SemgraphError):
 
 @dataclass(frozen=True)
 class Task:
-    """One attempt to run a shard, both numbered: shards from 0, attempts from 1. Its rows are in
-    the format that the engine's `work` reads.
-    """
+    """One attempt, from 1, to run a shard, from 0; its rows are as `work` reads them."""
 
     number: int
     rows: Any
@@ -369,9 +365,7 @@ def _check(code: str, job: Any) -> None:
 
 
 def code_here(settings: Settings) -> str:
-    """The version and hash of the code that a shard runs: semgraph, and the user's operators and
-    functions, whose files may change between two runs.
-    """
+    """The version and hash of the code that a shard runs, with operators and functions."""
     digest = hashlib.sha256()
     for folder in (Path(__file__).parents[1], *settings.operators, *settings.functions):
         for file in sorted(folder.rglob("*.py")):
@@ -581,9 +575,7 @@ class RayEngine:
                 raise
 
     def _is_lost(self, error: Exception) -> bool:
-        """Whether Ray's client has lost its connection: it raises errors of several classes,
-        including plain `Exception`.
-        """
+        """Whether Ray's client has lost its connection, of which it raises several classes."""
         return isinstance(error, ConnectionError) or not self.ray.is_initialized()
 
 

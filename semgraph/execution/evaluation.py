@@ -114,9 +114,7 @@ class _RaisedByProgress(BaseException):
 
 
 class _AskedRows:
-    """The progress of the rows of one semantic operator. `report` is called with the number of rows
-    asked about (positive) or answered (negative).
-    """
+    """The progress of an operator: `report` takes rows asked about, negative when answered."""
 
     def __init__(self, report: Callable[[int], object], rows: int) -> None:
         self._report, self._rows, self._reported = report, rows, 0
@@ -124,9 +122,7 @@ class _AskedRows:
         report(rows)
 
     def answered(self, rows: Iterable[int]) -> None:
-        """Report rows with a reply, each once. The last row is reported at the end, because
-        implementations may repeat questions.
-        """
+        """Report replies, each once; the last row at the end, because questions may repeat."""
         self._answered.update(rows)
         done = min(len(self._answered), self._rows - 1)
         new = done - self._reported
@@ -217,9 +213,7 @@ class Evaluation:
             entry.count(rows)
 
     def flush_again(self, uncounted: Collection[int]) -> None:
-        """Record the held data, because later rows have these rows as sources. Count only the input
-        rows that were not counted before.
-        """
+        """Record what is held: later rows have it as sources. Count only what was not counted."""
         held, self._held = self._held or [], None
         for entry in held:
             entry.record(None)
@@ -292,9 +286,7 @@ class Evaluation:
     async def again(
         self, node: PhysicalNode, known: Mapping[PhysicalNode, Batch]
     ) -> tuple[Batch, set[int]]:
-        """The rows of a node in a round, and the input rows that failed in it. Counts and records
-        of the round are held with the rest.
-        """
+        """What a round records and counts is held with the rest."""
         if self._asks_again:  # equal requests of two rounds share one reply
             self._llm, self._asks_again = remembering(self._llm, {}), False
         inner = Evaluation(self.runtime, known, self.now, self._windows, ahead=self.ahead)

@@ -369,9 +369,7 @@ class Executor:
                 self._run_wide = dict(zip(nodes, batches, strict=True))
 
     async def _slices(self, waves: tuple[Wave, ...], name: str, turn: Turn) -> list[Slice]:
-        """Compute a slice. If bad data fails a statement, compute a slice per window instead, so
-        that only the window with the bad data stops.
-        """
+        """Compute a slice; if bad data fails it, window by window, so that only one stops."""
         try:
             return [await self._slice(waves, name, turn)]
         except DataError as error:
@@ -428,9 +426,7 @@ class Executor:
         return slice_
 
     def _joined(self, computed: list[Slice]) -> list[Slice]:
-        """Slices as one, if windows are formed of the rows that are ready. Joined windows are
-        recomputed if their rows depend on each other.
-        """
+        """Slices as one, if windows are formed of ready rows, which may then be recomputed."""
         if not computed or not self.windowing.by_readiness:
             return computed
         whole = computed[0]
@@ -693,9 +689,7 @@ class _WaveAttempt:
 
 
 async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of concurrent work. If one fails, wait for the others before raising, so that no
-    work still writes while the error is handled.
-    """
+    """The results of concurrent work. An error is raised when all has ended."""
     ended = await asyncio.gather(*works, return_exceptions=True)
     results = []
     for each in ended:

@@ -287,9 +287,7 @@ HALTED = 1  # the exit code of a run with a stopped partition
 
 
 def exit_code(*, stopped: str | None, halted: bool, failed: bool) -> int:
-    """The exit code of a run: 4 if it stopped at a budget, else 1 if a partition stopped, else 3 if
-    rows failed.
-    """
+    """The exit code: 4 at a budget, else 1 if a partition stopped, else 3 if rows failed."""
     return 4 if stopped else HALTED if halted else 3 if failed else 0
 
 
@@ -351,9 +349,7 @@ def in_order(table: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class ResultSource:
-    """A run record, and the input rows whose results it has: `only` some, or all but those of
-    windows that were recorded and not committed.
-    """
+    """A run record, and the input rows whose results it has: `only` some, or the committed."""
 
     folder: Path
     left_out: frozenset[int] = frozenset()

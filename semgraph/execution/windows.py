@@ -218,9 +218,7 @@ def cut(windowing: Windowing, pending: Mapping[int, Sequence[int]]) -> list[Wave
 
 
 def recut(rows: InputRows, recorded: Sequence[RecordedWindow]) -> list[Wave]:
-    """Recorded windows in waves, in their order in each partition. The windows of a wave are of
-    different partitions and have the same times.
-    """
+    """Recorded windows in waves, in order; those of a wave have the same times."""
     places, partitions = (
         {key: i for i, key in enumerate(own)} for own in (rows.keys, rows.partitions)
     )

@@ -45,9 +45,7 @@ async def required(
 async def without_faulty(
     segment: Segment, inputs: Sequence[Batch], now: datetime, error: DataError
 ) -> tuple[list[Batch], list[Failure]]:
-    """The inputs of a failed statement without the faulty input rows, and the failures of these.
-    Raises the statement's error if removing input rows does not help.
-    """
+    """The inputs without faulty input rows, and their failures; raises if that does not help."""
     if isinstance(error.__cause__, duckdb.InterruptException):
         raise error  # the statement timed out
     numbers = {row for batch in inputs for row in batch.input_rows() if row is not None}

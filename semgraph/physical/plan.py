@@ -226,9 +226,7 @@ class InputTable(PhysicalNode):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunWide(PhysicalNode):
-    """The rows of a step over the whole run. The executor computes its one input beforehand;
-    otherwise these are the current rows.
-    """
+    """The rows of a step over the whole run, which the executor computes beforehand."""
 
     reported: ClassVar[bool] = False
 

@@ -32,9 +32,7 @@ from semgraph.stores.base import SearchQuery, Store
 def compile_plan(
     plan: LogicalPlan, store: Store, library: Library, limits: Mapping[str, Limits]
 ) -> tree.PhysicalPlan:
-    """Compile an optimized plan for a store. Raises PlanError if an implementation is unknown or
-    refuses its node.
-    """
+    """Compile an optimized plan for a store. Raises PlanError for implementations."""
     if plan not in _LAYOUTS:
         _LAYOUTS[plan] = _layout(plan)
     layout = _LAYOUTS[plan]

@@ -67,9 +67,7 @@ class _Result(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _is_supported(spec: SearchSpec) -> bool:
-    """Whether Python compares and orders as the statement, and no user function is called, which
-    would run in a thread.
-    """
+    """Whether Python has the result of the statement, and no user function needs a thread."""
     node = spec.node
     if any(scalar.calls_own for scalar in scalars_of(node)):
         return False

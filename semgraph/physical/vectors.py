@@ -37,9 +37,7 @@ class NoVectors(DataError):
 
 
 def partitions_of(batch: Batch, column: str) -> Sequence[Partition]:
-    """The partition of each row, whose texts share no request with others: that of a column, or of
-    its window.
-    """
+    """The partition of each row: a column, or that of its window. Others share no request."""
     named = batch.owners(column)
     return named if named is not None else batch.partitions() or [""] * batch.num_rows
 

@@ -233,9 +233,7 @@ class Batch:
         return Batch(self.schema, self._rows, self._table, ids, self.sources)
 
     def reading(self, names: Collection[str]) -> Batch:
-        """The rows as tuples for a reader of some columns; other columns may be NULL. Raises as
-        `rows`.
-        """
+        """The rows as tuples; columns that are not read may be NULL. Raises as `rows`."""
         if self._rows is not None:
             return self
         unread = [None] * self.num_rows

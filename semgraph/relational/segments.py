@@ -56,9 +56,7 @@ _MANY = 50 * _LARGE  # above this number of pairs it runs in the DuckDB process,
 
 @dataclass(frozen=True)
 class Deadline:
-    """The time limit of a statement outside of the event loop's thread: the remaining seconds
-    (None: no limit), and the error when they have passed.
-    """
+    """The time left for a statement in a thread (None: no limit), and the error then."""
 
     seconds: Callable[[], float | None] = lambda: None
     passed: Callable[[float], Exception] = late
@@ -203,9 +201,7 @@ _EXECUTORS = {
 
 
 def executors(*sql: str) -> Executors:
-    """The executors of `SEMGRAPH_SEGMENTS`; only DuckDB for SQL that may grow in its process, if
-    there is one. Raises EngineError.
-    """
+    """The executors of `SEMGRAPH_SEGMENTS`; DuckDB for SQL that grows. Raises EngineError."""
     if PROCESS.get() is not None and any(map(grows, sql)):
         return _EXECUTORS["duckdb"]
     name = os.environ.get("SEMGRAPH_SEGMENTS", "")
@@ -217,9 +213,7 @@ def executors(*sql: str) -> Executors:
 
 
 async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime | None) -> Batch:
-    """The rows of a segment over the rows of its inputs, by its function or its statement. Raises
-    DataError if an expression fails on a row, EngineError if the executors differ.
-    """
+    """The rows of a segment, by its function or its statement. Raises DataError, EngineError."""
     few, both = executors(segment.sql)
     rows = None
     if sum(batch.num_rows for batch in inputs) <= few:
@@ -321,9 +315,7 @@ def check_equal(
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether values are of one type and equal. NaN equals NaN, and 0.0 equals -0.0, as when
-    sorted.
-    """
+    """Whether values and types are equal. NaN equals NaN, and 0.0 equals -0.0."""
     if isinstance(a, (tuple, list)) and type(a) is type(b):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict) and isinstance(b, dict):

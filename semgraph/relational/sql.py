@@ -39,9 +39,7 @@ Name = Callable[[Node], str]  # the name of the relation that holds the rows of 
 
 
 class InputRelations:
-    """The names of the relations that operators read, with their hidden columns. If traced, these
-    include `LINEAGE`: for each row the list of ids of its source rows.
-    """
+    """The names of relations, and hidden columns; if traced, `LINEAGE`: the ids of sources."""
 
     def __init__(self, names: Mapping[Node, str], traced: bool = False) -> None:
         self._names, self.traced = names, traced

@@ -377,9 +377,7 @@ class Store(StoreReads, Protocol):
         """
 
     def share(self) -> Store:
-        """A store over the same connection, not yet opened, for another graph. Closing one closes
-        the connection of all.
-        """
+        """A store over the same connection, for another graph. Closing one closes all."""
 
     def observe(self, callback: Callable[[str], None] | None) -> None:
         """Call `callback` with the text of each statement from now on; None: stop."""
@@ -425,9 +423,7 @@ class Store(StoreReads, Protocol):
         """
 
     async def replace(self, new: NewContent) -> Written:
-        """Write a batch and replace the markers of a plan, all in one transaction. Raises
-        ConcurrentWrite if a head has changed, and as `commit`.
-        """
+        """Write a batch and replace the markers of a plan, all at once. Raises as `commit`."""
 
     async def statistics(self) -> Statistics:
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
@@ -445,9 +441,7 @@ async def open_for_reading(store: Store, graph: Graph, dimensions: int | None = 
 
 
 def derived_report(label: Label, derived: Derived, count: int) -> list[str]:
-    """The line of a migration about `count` rows that lacked a derived property. Texts are filled
-    in; vectors stay missing, because a migration does not call the embedder.
-    """
+    """A line about rows that lacked a derived property: a migration makes texts, no vectors."""
     if not count:
         return []
     if derived.by != "embed":

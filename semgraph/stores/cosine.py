@@ -24,9 +24,7 @@ _CHUNK = 1 << 23  # scores held at a time: 32 MB in float32
 
 
 class Block:
-    """The vectors of one partition by row id. Vectors without a direction (all zeros, or with a
-    value that is not finite) are left out.
-    """
+    """The vectors of one partition by row id, without those that have no direction."""
 
     _kind = "f4"
 
@@ -198,9 +196,7 @@ def exact(block: Block, places: Ints, query: Floats) -> Floats:
 
 
 class Candidates(NamedTuple):
-    """The candidates for the best hits of one query: for each its block and its position there. All
-    other vectors have a cosine smaller than `floor`.
-    """
+    """The candidates for the best of a query; all others have a cosine below `floor`."""
 
     block: Ints
     places: Ints

@@ -101,9 +101,7 @@ class Refusals:
             raise RowsRefused(self._rows.values())
 
     def attempt(self, write: Merging, key: str, prepare: Callable[[Merging], T]) -> T | None:
-        """Prepare a write; `prepare` raises DataError for one with a row that cannot be stored.
-        Returns None, and records the rows, if rows of it are refused.
-        """
+        """Prepare a write. If `prepare` refuses rows of it, record these and return None."""
         with writing(write):
             try:
                 return prepare(write)
@@ -155,9 +153,7 @@ def _conflicting(
 
 
 def taken(row: str) -> DataError:
-    """The error for a key (`Person p1`) that is stored in another partition, which it does not
-    name.
-    """
+    """The error for a key (`Person p1`) that another partition has, which is not named."""
     hint = (
         "a key is one for all partitions: compute it from the partition too, by id(PARTITION, ...)"
     )
@@ -388,9 +384,7 @@ def scan_schema(
 
 
 class Vectors(NamedTuple):
-    """A column of vectors: the `numbers` of those that are not NULL, one per line, and for each row
-    whether it has a vector.
-    """
+    """The vectors of a column that are not NULL, one per line, and which rows have one."""
 
     numbers: NDArray[np.float32]
     present: list[bool]
@@ -426,9 +420,7 @@ def vectors_of(array: pa.Array[Any], what: str) -> Vectors:
 
 
 def typed(array: pa.Array[Any], kind: Type, what: str, keys: Sequence[str] = ()) -> pa.Array[Any]:
-    """A column in a declared type, JSON in canonical form. Raises DataError with `what`, followed
-    by the key of the row if `keys` are given.
-    """
+    """A column in a declared type, JSON in canonical form. Raises DataError."""
     try:
         array = array if array.type == kind.arrow else array.cast(kind.arrow)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

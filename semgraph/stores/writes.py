@@ -149,9 +149,7 @@ def written(graph: Graph, texts: Iterable[str]) -> dict[tuple[str, str], Written
 def kept_values(
     texts: Iterable[str], kept: Mapping[tuple[str, str], Mapping[str, str]]
 ) -> Iterator[str]:
-    """The texts of windows, with further fingerprints of values that a row took when it was made,
-    by property, for each label and fingerprint of the key.
-    """
+    """The texts of windows, with further fingerprints of values that a new row took."""
     for text in texts:
         found: list[Recorded] = json.loads(text or "[]") if kept else []
         for label, own in found:

@@ -69,9 +69,7 @@ class Bolt:
         return await self._session("execute_read", lambda tx: self.run(tx, text, parameters))
 
     async def write(self, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
-        """Do work in one transaction. An exception rolls it back, a deadlock restarts it. Raises
-        StoreUnavailable, also if this user may not write.
-        """
+        """Do work in one transaction; a deadlock restarts it. Raises StoreUnavailable."""
         return await self._session("execute_write", work)
 
     async def run(

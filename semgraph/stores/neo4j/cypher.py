@@ -169,9 +169,7 @@ def sent(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Bound:
-    """The parameters of a statement: values that DuckDB computes from the rows, by the name of the
-    row field, and constants, which are equal for all rows.
-    """
+    """The parameters of a statement: values of the rows, by field, and constants."""
 
     values: Mapping[str, Value] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)

@@ -86,9 +86,7 @@ class _PathText:
 
     @cached_property
     def first(self) -> tuple[int, str] | None:
-        """The element to start with and the property that names it: a key, else one with an index.
-        With a variable-length path, only its ends are considered.
-        """
+        """The element to start with, and the property that names it: a key, or an indexed one."""
         named = [
             (i, prop)
             for i, element in enumerate(self.elements)

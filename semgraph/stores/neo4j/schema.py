@@ -364,8 +364,8 @@ def rows_lacking(
 
 
 def rows_to_check(graph: Graph, label: Label, derived: Derived, limit: int) -> str:
-    """A query for the rows after the key `$after` with a text that is not ASCII: key, text, and the
-    stored property that derives from it.
+    """A query for the keys after `$after` with texts that are not ASCII, and what derives from
+    these.
     """
     key, of, value = (f"n.{quoted(name)}" for name in (graph.key, derived.of, derived.name))
     return (
@@ -615,9 +615,7 @@ class Setup:
         self.bolt, self.graph = bolt, graph
 
     async def check_layout(self) -> list[str]:
-        """Refuse a graph with another partition or key than the rows of the database. Returns its
-        labels without a recorded layout. Raises PlanError.
-        """
+        """Refuse another partition or key. Returns labels without a record. Raises PlanError."""
         stored = {label: own for label, *own in await self.bolt.read(LAYOUTS)}
         for label in self.graph.labels.keys() & stored.keys():
             check_partition(self.bolt.uri, self.graph, label, *stored[label])
@@ -682,9 +680,7 @@ class Setup:
         ]
 
     async def migrate(self, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Create all missing parts that can be created; with `drop`, indexes and constraints with
-        names of the graph are dropped first. Returns a report.
-        """
+        """Create what can be created, with `drop` anew. Returns a report."""
         report = await self._drop_own() if drop else []
         existing = await self.indexes()
         done = []

@@ -143,9 +143,7 @@ class _Search:
         return [self._table(number) for number in range(len(self.queries))]
 
     async def _leave_out_odd_vectors(self) -> bool:
-        """Leave out stored values that are no vector with a direction, as other programs may write
-        them. Returns whether there are new ones.
-        """
+        """Leave out stored values that are no usable vectors; return whether there are any."""
         of, before = self.of, len(self.of.odd)
         for query in self.queries:
             label = self.graph.label(query.label)
@@ -193,9 +191,7 @@ class _Search:
     def _columns(
         self, branch: Branch, rows: pa.Table, vectors: dict[tuple[float, ...], int]
     ) -> dict[str, list[Any]]:
-        """What each row searches for in a branch. Vectors are sent once: new ones are added to
-        `vectors`, and a row has their number.
-        """
+        """What each row searches for in a branch; vectors are sent once, by their number."""
         method, label = self._method(branch), self.queries[branch.query].label
         if method.via == "order":
             return {}

@@ -166,9 +166,7 @@ FRESH = f"{RESERVED}_fresh"
 
 @dataclass(frozen=True)
 class CommitText:
-    """A statement that writes a batch. It returns one record, with the number of rows that write i
-    touched as `w{i}`; none if a head belongs to another run.
-    """
+    """A statement that returns the rows that each write touched; nothing if a head has changed."""
 
     text: str
     parameters: Mapping[str, Any]
@@ -477,9 +475,7 @@ class GraphCommits:
     lengths: Lengths
 
     async def commit(self, changes: NewContent, *, whole: bool = False) -> Written:
-        """Write all of a batch, or nothing, and note the lengths of first vectors. The markers
-        replace those of the same rows, or all if `whole`. Raises as `Store.commit`.
-        """
+        """As `Store.commit`. The markers replace those of the same rows, or all if `whole`."""
         batch = changes.batch
         new = self.new_lengths(batch)
         if not changes.heads and not batch.rows:

@@ -76,9 +76,7 @@ class QueryWord(NamedTuple):
 
 
 class FullTextIndex:
-    """The full-text index of a property within one transaction; all properties of its index are
-    searched. The caches keep counts until the file changes.
-    """
+    """The full-text index of a property, with others, within one transaction."""
 
     def __init__(self, con: Connection, table: Table, prop: str, caches: Caches) -> None:
         self.con, self.table, self.prop = con, table, prop

@@ -32,9 +32,7 @@ _ROW_BYTES, _WORD_BYTES = 500, 150  # approximate memory of a row, and of each o
 
 
 class IndexedRow(NamedTuple):
-    """A row of a full-text index: its key, the number of words of its texts, and the distinct
-    words.
-    """
+    """A row of a full-text index: its key, its number of words, and the distinct ones."""
 
     key: str
     length: int
@@ -295,9 +293,7 @@ class Postings(NamedTuple):
 
 
 class TextCache:
-    """Counts and postings of full text for one version of the file. It holds at most `limit`
-    postings, the most recently used.
-    """
+    """Counts and the last used postings of full text for one version of the file."""
 
     limit = 1 << 22
 

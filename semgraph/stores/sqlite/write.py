@@ -182,9 +182,7 @@ class EncodedMerge:
         self.sizes = {name: v.size for name, v in prepared.vectors.items() if v.size is not None}
 
     def run(self, con: Connection, version: int, refusals: Refusals) -> int:
-        """Merge the rows, within a transaction, and return their number. Refused rows are recorded.
-        Raises StoreUnavailable for vectors of another length than the stored ones.
-        """
+        """Merge the rows, and return their number; record refusals. Raises StoreUnavailable."""
         stored = self._stored(con, refusals)
         new: list[int] = []
         old: list[int] = []

@@ -88,9 +88,7 @@ def cache_dir() -> Path:
 
 
 def jars(progress: Callable[[StartProgress], None], cache: Path | None = None) -> Path:
-    """The Maven repository with the jars. Missing ones are downloaded; `progress` is called in the
-    caller's thread. Raises StoreUnavailable, also if `SEMGRAPH_OFFLINE` forbids it.
-    """
+    """The repository with the jars, downloaded if missing. Raises StoreUnavailable."""
     from filelock import FileLock
 
     folder = cache or cache_dir()
