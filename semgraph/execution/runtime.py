@@ -8,14 +8,13 @@ from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable,
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from semgraph.execution.observations import Observations
 from semgraph.execution.record import RunLineage
 from semgraph.execution.windows import Confinement
-from semgraph.expr.scalar import Scalar
 from semgraph.llm.base import LLM, Embedder, Embeddings, Usage
 from semgraph.llm.journal import Journal
 from semgraph.llm.stack import Budget, bound
@@ -29,8 +28,9 @@ from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.calls import count_embeddings
-from semgraph.stores.base import MatchQuery, SearchQuery, Store, count_round_trips
+from semgraph.stores.base import Store, count_round_trips
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Clock = Callable[[str], datetime]
 
@@ -83,36 +83,24 @@ class MeteredReads:
     """The reads of a store, counted and timed towards one step."""
 
     def __init__(self, store: Store, metrics: StepMetrics) -> None:
-        self.store, self.metrics = store, metrics
-        self.takes = store.takes
+        self._metrics, self.takes = metrics, store.takes
+        self.search = self._counted(store.search)
+        self.match = self._counted(store.match)
+        self.scan = self._counted(store.scan)
 
-    async def _count(self, call: Coroutine[Any, Any, T]) -> T:
-        started = time.perf_counter()
-        with count_round_trips() as trips:
-            try:
-                return await call
-            finally:
-                self.metrics.round_trips += trips.number
-                self.metrics.seconds += time.perf_counter() - started
+    def _counted(
+        self, read: Callable[P, Coroutine[Any, Any, T]]
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
+        async def counted(*args: P.args, **kwargs: P.kwargs) -> T:
+            started = time.perf_counter()
+            with count_round_trips() as trips:
+                try:
+                    return await read(*args, **kwargs)
+                finally:
+                    self._metrics.round_trips += trips.number
+                    self._metrics.seconds += time.perf_counter() - started
 
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """As `Store.search`."""
-        return await self._count(self.store.search(queries, rows))
-
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """As `Store.match`."""
-        return await self._count(self.store.match(query, rows))
-
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        """As `Store.scan`."""
-        return await self._count(self.store.scan(label, properties, partitions, where, limit))
+        return counted
 
 
 RecordRows = Callable[[Node, Batch], None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,6 @@ from semgraph.stores.base import (
     NewContent,
     PartitionState,
     SearchQuery,
-    Statistics,
     Store,
     WriteBatch,
     Written,
@@ -36,15 +35,9 @@ class ConfinedStore:
     def __init__(self, store: Store, partition: str) -> None:
         self._store, self._partition = store, partition
         self._column = ""
-        self.takes = store.takes
-
-    @property
-    def name(self) -> str:
-        return self._store.name
-
-    @property
-    def nearest(self) -> str:
-        return self._store.nearest
+        self.name, self.nearest, self.takes = store.name, store.nearest, store.takes
+        self.observe, self.check_derived = store.observe, store.check_derived
+        self.statistics, self.aclose = store.statistics, store.aclose
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -60,9 +53,6 @@ class ConfinedStore:
 
     def share(self) -> ConfinedStore:
         return ConfinedStore(self._store.share(), self._partition)
-
-    def observe(self, callback: Callable[[str], None] | None) -> None:
-        self._store.observe(callback)
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         confined_rows = _OwnRows(self._partition, rows)
@@ -106,9 +96,6 @@ class ConfinedStore:
         self._require_in(new.batch)
         return await self._store.replace(new)
 
-    async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
-        await self._store.check_derived(places)
-
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
         """Refuse: indexes belong to all partitions."""
         del dimensions, drop
@@ -117,16 +104,10 @@ class ConfinedStore:
             what, hint=f"run plans that write the schema of {graph.name} without a group"
         )
 
-    async def statistics(self) -> Statistics:
-        return await self._store.statistics()
-
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
         """As `Store.clear`; for all partitions, clears only this one."""
         self._require(partitions or ())
         await self._store.clear([self._partition] if partitions is None else partitions)
-
-    async def aclose(self) -> None:
-        await self._store.aclose()
 
     def _require_in(self, batch: WriteBatch) -> None:
         for write in batch.writes:

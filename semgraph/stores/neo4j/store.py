@@ -43,7 +43,7 @@ from semgraph.stores.base import (
 from semgraph.stores.conditions import Prop, Test, read
 from semgraph.stores.markers import history_of, window_of
 from semgraph.stores.neo4j import schema
-from semgraph.stores.neo4j.bolt import Bolt
+from semgraph.stores.neo4j.bolt import Bolt, Records
 from semgraph.stores.neo4j.cypher import (
     HEAD,
     LISTS,
@@ -51,6 +51,7 @@ from semgraph.stores.neo4j.cypher import (
     PARTS,
     SHARD,
     WINDOW,
+    Bound,
     columns_of,
     fields,
     quoted,
@@ -281,14 +282,14 @@ class Neo4jStore:
         }
         if query.partition is not None:
             more["p0"] = sent_column(rows, query.partition)
-        parameters = {
-            LISTS: {"rows": fields(rows, text.bound.values, more)},
-            **text.bound.constants,
-        }
-        parameters |= self._missing_derived.parameters(text.text)
-        records = await self._bolt.read(text.text, parameters)
+        lists = {"rows": fields(rows, text.bound.values, more)}
+        records = await self._records(text.text, text.bound, lists)
         columns = partial(columns_of, self._left_out, self.graph)
         return match_table(self.graph, query, wanted, self._left_out, records, columns)
+
+    async def _records(self, text: str, bound: Bound, lists: Mapping[str, Any]) -> Records:
+        derived = self._missing_derived.parameters(text)
+        return await self._bolt.read(text, {LISTS: lists, **bound.constants, **derived})
 
     async def scan(
         self,
@@ -306,9 +307,8 @@ class Neo4jStore:
         )
         statement = text.text if limit is None else f"{text.text} LIMIT {int(limit)}"
         await self._missing_derived.read([label], partitions)
-        parameters = {LISTS: {"partitions": list(partitions or ())}, **text.bound.constants}
-        parameters |= self._missing_derived.parameters(statement)
-        records = [record[0] for record in await self._bolt.read(statement, parameters)]
+        lists = {"partitions": list(partitions or ())}
+        records = [hit for (hit,) in await self._records(statement, text.bound, lists)]
         columns = columns_of(self._left_out, self.graph, declared, wanted, records)
         return without_left_out(pa.table(columns, schema=wanted), [self.graph.key])
 
