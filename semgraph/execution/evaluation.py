@@ -17,14 +17,12 @@ import pyarrow as pa
 from semgraph.errors import DataError
 from semgraph.execution.runtime import MeteredReads, Runtime
 from semgraph.execution.windows import Window
-from semgraph.llm.base import Embeddings
 from semgraph.llm.stack import Replies, remembering
 from semgraph.llm.tokens import OF_BATCH
 from semgraph.logical.iterate import Iterate
 from semgraph.meter import OperatorMetrics, StepMetrics
 from semgraph.physical.loops import IterateRows
 from semgraph.physical.plan import AskModel, GroupEnd, PhysicalNode
-from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered, Asking, Failure
 from semgraph.semantic.context import Context
@@ -138,6 +136,10 @@ class _AskedRows:
         self._report(self._reported - self._rows)
 
 
+def _unchanged(batch: Batch) -> Batch:
+    return batch
+
+
 class Evaluation:
     """Computes the rows of physical nodes: an `ExecutionContext`.
 
@@ -163,6 +165,14 @@ class Evaluation:
     ) -> None:
         self.runtime = runtime
         self.now, self.ahead = now, ahead and runtime.may_batch_requests
+        self.embed, self.metrics = runtime.embed, runtime.meter.step
+        self.embedder_name = runtime.embedder.name
+        graph = getattr(runtime.plan.logical, "graph", None)
+        self.partition_column = graph.partition if graph else ""
+        confinement = runtime.confinement
+        self.has_windows = confinement is not None
+        self.by_partition = confinement.by_partition if confinement else _unchanged
+        self.by_window = confinement.by_window if confinement else _unchanged
         self.failures: list[Failure] = []
         self._llm = runtime.llm if replies is None else remembering(runtime.llm, replies)
         self._asks_again = replies is None and runtime.remembers
@@ -324,19 +334,6 @@ class Evaluation:
             task = self._tasks[key] = asyncio.ensure_future(compute())
         return task
 
-    @property
-    def has_windows(self) -> bool:
-        return self.runtime.confinement is not None
-
-    @property
-    def embedder_name(self) -> str:
-        return self.runtime.embedder.name
-
-    @property
-    def partition_column(self) -> str:
-        graph = getattr(self.runtime.plan.logical, "graph", None)
-        return graph.partition if graph else ""
-
     def windows(self) -> dict[str, list[tuple[int, int]]]:
         windows: dict[str, list[tuple[int, int]]] = {}
         if self.runtime.confinement is None:
@@ -347,22 +344,8 @@ class Evaluation:
             windows.setdefault(name, []).append((number, window.rows[0]))
         return windows
 
-    def by_partition(self, batch: Batch) -> Batch:
-        confinement = self.runtime.confinement
-        return batch if confinement is None else confinement.by_partition(batch)
-
-    def by_window(self, batch: Batch) -> Batch:
-        confinement = self.runtime.confinement
-        return batch if confinement is None else confinement.by_window(batch)
-
     def store(self, step: str) -> MeteredReads:
         return MeteredReads(self.runtime.store, self.metrics(step))
-
-    async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
-        return await self.runtime.embed(step, texts, partition)
-
-    def metrics(self, step: str) -> StepMetrics:
-        return self.runtime.meter.step(step)
 
     def fail(self, failures: Iterable[Failure]) -> None:
         self.failures += failures

@@ -164,19 +164,12 @@ def _storable(value: Any) -> bool:
 FRESH = f"{RESERVED}_fresh"
 
 
-@dataclass(frozen=True)
-class CommitText:
-    """A statement that returns the rows that each write touched; nothing if a head has changed."""
-
-    text: str
-    parameters: Mapping[str, Any]
-
-
 def compile_commit(
     graph: Graph, new: NewContent, indexes: Indexes, *, whole: bool = False
-) -> CommitText:
+) -> tuple[str, dict[str, Any]]:
     """The statement for a batch and its commit markers, which replace those of the same rows, or all
-    if `whole`. Raises EngineError for unknown columns, RowsRefused for values that cannot be stored.
+    if `whole`, and its parameters. It returns one record: the rows that write i touched as `w{i}`;
+    none if a head has changed. Raises EngineError, RowsRefused.
     """
     batch = new.batch
     parts = [KEEP_PLAN]
@@ -186,7 +179,7 @@ def compile_commit(
         lists["heads"] = _heads(new)
     rows = prepare_batch(graph, batch, rows_of)
     for i, write in sorted(enumerate(batch.writes), key=lambda pair: ORDER[type(pair[1])]):
-        parts.append(Shape.of(graph, write, indexes).text(i))
+        parts.append(Shape(graph, write, indexes).text(i))
         lists[f"w{i}"] = _deleted(graph, write) if isinstance(write, Deletion) else rows[i] or []
     if whole:
         parts.append(_FORGET)
@@ -194,7 +187,7 @@ def compile_commit(
         parts.append(_MARKS)
         lists["marks"] = _marks(new)
     returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"
-    return CommitText("\n".join([*parts, f"RETURN {returned}"]), {LISTS: lists})
+    return "\n".join([*parts, f"RETURN {returned}"]), {LISTS: lists}
 
 
 def _deleted(graph: Graph, write: Deletion) -> list[dict[str, str | None]]:
@@ -307,14 +300,13 @@ class Shape:
     """The text of one write, over rows as `rows_of` returns them; no value changes it."""
 
     graph: Graph
-    label: Label
     write: Write
     indexes: Indexes
 
-    @classmethod
-    def of(cls, graph: Graph, write: Write, indexes: Indexes) -> Shape:
-        """The shape of a write."""
-        return cls(graph, graph.label(write.label), write, indexes)
+    @property
+    def label(self) -> Label:
+        """The label of the write."""
+        return self.graph.label(self.write.label)
 
     def text(self, number: int) -> str:
         """The sub-query of write `number`."""
@@ -480,7 +472,7 @@ class GraphCommits:
         new = self.new_lengths(batch)
         if not changes.heads and not batch.rows:
             return Written()
-        text = compile_commit(self.graph, changes, self.indexes, whole=whole)
+        text, parameters = compile_commit(self.graph, changes, self.indexes, whole=whole)
 
         async def work(tx: AsyncManagedTransaction) -> list[int]:
             run = partial(self.bolt.run, tx)
@@ -489,9 +481,9 @@ class GraphCommits:
                 for label, name, stored in await run(statistics(self.graph)):
                     known = stored if name else None
                     check_length(self.bolt.uri, label, name, known, new.get((label, name)))
-            records = await run(text.text, text.parameters)
+            records = await run(text, parameters)
             if not records:
-                [[partition], *_] = await run(_CHANGED, text.parameters)
+                [[partition], *_] = await run(_CHANGED, parameters)
                 raise ConcurrentWrite(partition)
             counts = [int(count) for count in records[0][: len(batch.writes)]]
             refusals = Refusals()
@@ -634,10 +626,10 @@ class GraphCommits:
         some = WriteBatch(
             tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
         )
-        text = compile_commit(self.graph, NewContent.of(some), self.indexes)
+        text, parameters = compile_commit(self.graph, NewContent.of(some), self.indexes)
 
         async def work(tx: AsyncManagedTransaction) -> None:
-            await self.bolt.run(tx, text.text, text.parameters)
+            await self.bolt.run(tx, text, parameters)
             raise _Rollback
 
         try:

@@ -23,7 +23,7 @@ from functools import cached_property
 from heapq import nsmallest
 from itertools import chain
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semgraph.expr.functions import distinct_words, overlap_of
 from semgraph.stores.base import Method
@@ -272,36 +272,17 @@ class Sums:
         return self.ids[order].tolist(), self.scores[order].tolist()
 
 
-class TextRanking(Protocol):
-    """A ranking of rows for the words of one query."""
-
-    def take(self, k: int | None) -> Hits:
-        """The best k rows (None: all), best first, ties by key."""
-
-    def score(self, ids: Sequence[int]) -> Hits:
-        """Scores of some rows; rows without any of the words are left out."""
-
-    def words_of(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
-        """The words of some rows."""
-
-
-def ranking(
-    index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
-) -> TextRanking:
-    """The ranking for the words of a query, over some partitions; `[None]`: all."""
-    blocks = index.blocks(partitions)
-    if blocks is None:
-        return RarestFirst(index, query, partitions)
-    return RankedPostings(blocks, query, index.mean_length)
-
-
 def _weighted(rows: int, counts: Iterable[tuple[int, str]]) -> list[QueryWord]:
     """Words with the number of rows that hold them, rarest first, without those that no row holds."""
     return [QueryWord(word, weight(rows, n)) for n, word in sorted(counts) if n]
 
 
 class RankedPostings:
-    """A ranking for one query, over partitions with their words in memory."""
+    """A ranking of rows for the words of one query, over partitions with their words in memory.
+
+    `take` gives the best k rows (None: all), best first, ties by key; `score` the scores of some
+    rows, without those that have none of the words.
+    """
 
     def __init__(
         self, blocks: Sequence[WordBlock], query: Sequence[str], mean_length: float
@@ -339,7 +320,7 @@ class RankedPostings:
 
 
 class RarestFirst:
-    """A ranking for one query that reads postings as far as needed."""
+    """A ranking as `RankedPostings`, which reads postings as far as needed."""
 
     def __init__(
         self, index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
@@ -400,6 +381,19 @@ class RarestFirst:
             return sums
         places = self.index.first_by_key(tied.ids.tolist(), k - len(sure.ids))
         return sums.of([*sure.ids.tolist(), *places])
+
+
+TextRanking = RankedPostings | RarestFirst
+
+
+def ranking(
+    index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
+) -> TextRanking:
+    """The ranking for the words of a query, over some partitions; `[None]`: all."""
+    blocks = index.blocks(partitions)
+    if blocks is None:
+        return RarestFirst(index, query, partitions)
+    return RankedPostings(blocks, query, index.mean_length)
 
 
 @dataclass(frozen=True)

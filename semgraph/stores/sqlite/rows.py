@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from sqlite3 import Connection
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -16,7 +16,6 @@ from semgraph.stores.base import Alias
 from semgraph.stores.conditions import Prop, Term, Test, Value, evaluate, read_all, values_of
 from semgraph.stores.prepare import column, partitions_of, typed
 from semgraph.stores.sqlite.schema import ID, Table, encode, quote, temporary
-from semgraph.stores.sqlite.vectors import Caches
 
 _INFIX = {
     "and": "AND",
@@ -124,13 +123,6 @@ class RankedHit(NamedTuple):
     rank: int
     score: float
     id: int
-
-
-class Ranker(Protocol):
-    """One method of a search, prepared for its rows."""
-
-    def hits(self, con: Connection, caches: Caches) -> Iterator[RankedHit]:
-        """The hits, row by row, best first, at most k per row, after the rows are loaded."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from semgraph.stores.prepare import (
     without_left_out,
 )
 from semgraph.stores.sqlite.fulltext import FullText
-from semgraph.stores.sqlite.rows import RankedHit, Ranker, RequestRows, SearchScope
+from semgraph.stores.sqlite.rows import RankedHit, RequestRows, SearchScope
 from semgraph.stores.sqlite.schema import ID, Table, Tables, decode, decode_vectors, quote
 from semgraph.stores.sqlite.vectors import Caches, VectorCache, read_vectors
 
@@ -253,6 +253,10 @@ class InOrder:
             sql = f"SELECT t.{ID} FROM {rows}{table.name} t WHERE {' AND '.join(tests)} ORDER BY {order} LIMIT ?"
             for rank, (found,) in enumerate(con.execute(sql, bound)):
                 yield RankedHit(q, rank, 1.0, found)
+
+
+# One method of a search, prepared for its rows. Its hits are row by row, best first, at most k.
+Ranker = Nearest | Equal | InOrder | FullText
 
 
 class PreparedSearch:

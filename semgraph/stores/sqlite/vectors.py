@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from sqlite3 import Connection
 from sys import intern
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from semgraph.stores.cosine import Block, Int8Block
 from semgraph.stores.sqlite.schema import ID, Table, quote, word_counts
@@ -87,12 +87,7 @@ _DISTINCT = (
 )
 
 
-class _Sized(Protocol):
-    @property
-    def bytes(self) -> int: ...
-
-
-B = TypeVar("B", bound=_Sized)
+B = TypeVar("B", Block, WordBlock)
 
 
 @dataclass
