@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
+from semgraph.errors import BudgetReached, DataError, SemgraphError
 from semgraph.execution.commit import (
     COMMIT,
     CommitAttempt,
@@ -442,8 +442,7 @@ class Executor:
 
     @property
     def _confinement(self) -> Confinement:
-        if self.runtime.confinement is None:
-            raise EngineError("windows without input rows")
+        assert self.runtime.confinement is not None
         return self.runtime.confinement
 
     async def _ahead_without_lost(self, slice_: Slice, windows: list[Window]) -> list[Window]:
@@ -582,8 +581,7 @@ class Executor:
         that cannot be written are added to `refused`.
         """
         input_rows = self.outcome.input_rows
-        if input_rows is None:
-            raise EngineError("a wave without input rows")
+        assert input_rows is not None
         recorder, sinks = self.runtime.recorder, attempt.sinks
         if self.options.write and attempt.good:
             own = {row for window in attempt.good for row in window.rows}

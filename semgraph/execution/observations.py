@@ -136,7 +136,7 @@ class ObservationFile:
         """All observations, by `key_of`; empty if the file cannot be read."""
         try:
             return self._read()
-        except (sqlite3.Error, _DamagedRow, OSError) as error:
+        except (sqlite3.Error, OSError) as error:
             other = "check who holds it, and its rights"
             hint = "the next run replaces it" if _is_damage(error) else other
             what = f"{self.path} cannot be read ({error})"
@@ -150,7 +150,7 @@ class ObservationFile:
         try:
             try:
                 self._add(seen)
-            except (sqlite3.Error, _DamagedRow) as error:
+            except sqlite3.Error as error:
                 if not _is_damage(error):
                     raise
                 aside = self._set_aside()
@@ -203,17 +203,11 @@ class ObservationFile:
         return aside
 
 
-class _DamagedRow(Exception):
-    """A row holds values that no run writes."""
-
-
 def _is_damage(error: Exception) -> bool:
     """Whether an error means that the file is damaged or foreign, not locked or unreadable."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return isinstance(error, _DamagedRow) or code in (
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_ERROR,
+    codes = sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR
+    return (
+        getattr(error, "sqlite_errorcode", -1) & 0xFF in codes or type(error) is sqlite3.DataError
     )
 
 
@@ -224,5 +218,5 @@ def _number(value: object) -> float:
     if value is None:
         return float("nan")
     if not isinstance(value, (int, float)):
-        raise _DamagedRow(f"a {type(value).__name__} where a number belongs")
+        raise sqlite3.DataError(f"a {type(value).__name__} where a number belongs")
     return float(value)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import DataError
+from semgraph.expr.row_functions import frozen
 from semgraph.expr.scalar import ROWS
 from semgraph.logical.iterate import WAS, Iterate, Round
 from semgraph.logical.node import column_scalar
@@ -244,24 +244,13 @@ def _tuples(rows: Batch, names: Collection[str]) -> list[Group]:
     """The values of some columns, as tuples that are equal for equal rows."""
     if not names:
         return [()] * rows.num_rows
-    return list(zip(*(map(_comparable, rows.column(name)) for name in names), strict=True))
+    return list(zip(*(map(frozen, rows.column(name)) for name in names), strict=True))
 
 
 def _in_windows(rows: Batch, names: Collection[str]) -> list[Group]:
     windows: Sequence[int | None] = rows.partitions() or [None] * rows.num_rows
     own = _tuples(rows, names)
     return [(window, *values) for window, values in zip(windows, own, strict=True)]
-
-
-def _comparable(value: Any) -> Hashable:
-    """A hashable value that is equal for values of one group."""
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN", None
-    if isinstance(value, Mapping):
-        return tuple((name, _comparable(part)) for name, part in value.items())
-    if isinstance(value, list):
-        return tuple(map(_comparable, value))
-    return value  # type: ignore[no-any-return]
 
 
 def _shown(values: Iterable[Any]) -> str:

@@ -156,7 +156,7 @@ def _missing_vectors(
     own = f"{label.name}_{name}"
     if index is not None and (index.dimensions == dimensions or index.name != own):
         return []
-    drop = "" if index is None else drop_index(own)
+    drop = "" if index is None else f"DROP INDEX {quoted(own)} IF EXISTS"
     return [
         Wanted(label.name, f"vector index on {name}", own, _vectors(label, name, dimensions), drop)
     ]
@@ -183,16 +183,6 @@ def indexes_named_by(graph: Graph, existing: Iterable[Index]) -> list[Index]:
         properties = (graph.key, graph.partition, *label.index, *label.vectors.values())
         names.update(label.fulltext, (f"{label.name}_{prop}" for prop in properties))
     return [index for index in existing if index.name in names]
-
-
-def drop_index(name: str) -> str:
-    """The statement that drops an index."""
-    return f"DROP INDEX {quoted(name)} IF EXISTS"
-
-
-def drop_constraint(name: str) -> str:
-    """The statement that drops a constraint and its index."""
-    return f"DROP CONSTRAINT {quoted(name)} IF EXISTS"
 
 
 def _on(index: Index, label: Label, properties: tuple[str, ...]) -> bool:
@@ -709,9 +699,10 @@ class Setup:
 
     async def _drop_own(self) -> list[str]:
         indexes = indexes_named_by(self.graph, await self.indexes())
-        await self._create(
-            [drop_constraint(i.constraint) if i.constraint else drop_index(i.name) for i in indexes]
-        )
+        named = [
+            ("CONSTRAINT", i.constraint) if i.constraint else ("INDEX", i.name) for i in indexes
+        ]
+        await self._create([f"DROP {kind} {quoted(name)} IF EXISTS" for kind, name in named])
         return [f"dropped: {index.name}" for index in indexes]
 
     async def _duplicates(self, one: Wanted) -> str:

@@ -17,17 +17,6 @@ from semgraph.stores.conditions import Prop, Term, Test, Value, evaluate, read_a
 from semgraph.stores.prepare import column, partitions_of, typed
 from semgraph.stores.sqlite.schema import ID, Table, encode, quote, temporary
 
-_INFIX = {
-    "and": "AND",
-    "or": "OR",
-    "=": "=",
-    "<>": "<>",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-    "same": "IS",
-}
 _CALLS = {"coalesce": "coalesce", "contains": "list_holds", "overlaps": "lists_meet"}
 
 
@@ -104,8 +93,6 @@ class RequestRows:
 
 
 def _test(test: Test, args: list[str]) -> str:
-    if test.op in _INFIX:
-        return f"({args[0]} {_INFIX[test.op]} {args[1]})"
     if test.op in _CALLS:
         return f"{_CALLS[test.op]}({', '.join(args)})" if len(args) > 1 else args[0]
     if test.op == "in":
@@ -113,7 +100,9 @@ def _test(test: Test, args: list[str]) -> str:
     if test.op == "pair":
         a, b, c, d = args
         return f"(({a} IS {c} AND {b} IS {d}) OR ({a} IS {d} AND {b} IS {c}))"
-    return f"(NOT {args[0]})" if test.op == "not" else f"({args[0]} IS NULL)"
+    if len(args) == 1:
+        return f"(NOT {args[0]})" if test.op == "not" else f"({args[0]} IS NULL)"
+    return f"({args[0]} {'IS' if test.op == 'same' else test.op.upper()} {args[1]})"
 
 
 class RankedHit(NamedTuple):

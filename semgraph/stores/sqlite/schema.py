@@ -511,18 +511,10 @@ def count_unembedded(con: Connection, tables: Tables) -> Numbers:
     return counts
 
 
-# Column types by name of the type; all others are TEXT.
-AFFINITY = {
-    "int64": "INTEGER",
-    "boolean": "INTEGER",
-    "timestamp": "INTEGER",
-    "date": "INTEGER",
-    "double": "REAL",
-}
-
-
-# Types of stored values by name of the type; all others are texts.
-_STORED = {"double": float, **dict.fromkeys(("int64", "boolean", "timestamp", "date"), int)}
+_WHOLE = ("int64", "boolean", "timestamp", "date")
+# Types of columns, and of stored values, by name of the type; all others are texts.
+AFFINITY = {"double": "REAL"} | dict.fromkeys(_WHOLE, "INTEGER")
+_STORED = {"double": float} | dict.fromkeys(_WHOLE, int)
 
 
 def _kept(kind: Type) -> pa.DataType:
