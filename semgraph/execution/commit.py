@@ -247,12 +247,8 @@ def _first_that_differs(
     before: Mapping[str, Any], row: Mapping[str, Any], unite: frozenset[str]
 ) -> str | None:
     for name, value in row.items():
-        if (
-            name not in unite
-            and before[name] is not None
-            and value is not None
-            and value != before[name]
-        ):
+        given = None not in (before[name], value)
+        if name not in unite and given and value != before[name]:
             return name
     return None
 

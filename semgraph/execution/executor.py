@@ -76,8 +76,6 @@ from semgraph.stores.base import PartitionState, Store, count_round_trips, in_pi
 from semgraph.telemetry import span
 
 InputBatches = Mapping[PhysicalNode, Batch]
-# Commit markers that are read at once, so that the markers of a large input are never in memory.
-_MARKERS = 10_000
 
 
 def batches_of_inputs(
@@ -107,7 +105,7 @@ async def committed_rows(store: Store, plan: str, rows: InputRows) -> set[int]:
     """The rows with a commit marker, which a run skips. Raises StoreUnavailable."""
     committed: set[str] = set()
     asked = _keys_of(rows)
-    for piece in in_pieces(asked, _MARKERS):
+    for piece in in_pieces(asked):
         for state in (await store.states(plan, piece)).values():
             committed.update(state.committed)
     return {m for m, key in enumerate(rows.keys) if key in committed and m not in rows.bare}
@@ -351,7 +349,7 @@ class Executor:
         if not plan.writes:
             return
         asked = dict.fromkeys(rows.partitions, ()) if self.options.again else _keys_of(rows)
-        for piece in in_pieces(asked, _MARKERS):
+        for piece in in_pieces(asked):
             with count_round_trips() as trips:
                 states = await self.runtime.store.states(plan.name, piece)
             self.runtime.meter.step(COMMIT).round_trips += trips.number

@@ -32,14 +32,12 @@ def conjuncts_for_store(
     names = tuple(name for name in (node.alias, node.source, node.target) if name)
     if node not in _SEEN:
         _SEEN[node] = tuple(_seen_by_store(node))
-    taken: list[Scalar] = []
-    rest: list[Scalar] = []
-    for part, seen in _SEEN[node]:
-        if is_pushed(store, seen, names, _labels(node), node.input.schema):
-            taken.append(seen)
-        else:
-            rest.append(part)
-    return tuple(taken), tuple(rest)
+    pushed = [
+        (part, seen, is_pushed(store, seen, names, _labels(node), node.input.schema))
+        for part, seen in _SEEN[node]
+    ]
+    taken = tuple(seen for _, seen, is_taken in pushed if is_taken)
+    return taken, tuple(part for part, _, is_taken in pushed if not is_taken)
 
 
 _SEEN: WeakKeyDictionary[Search, tuple[tuple[Scalar, Scalar], ...]] = WeakKeyDictionary()

@@ -249,8 +249,12 @@ class NewContent:
         return cls(batch, "", {each.partition: (each.before, each.head) for each in own}, own)
 
 
-def in_pieces(rows: Mapping[str, Sequence[str]], size: int) -> Iterator[dict[str, Sequence[str]]]:
-    """Ids of input rows in pieces of at most `size`; each partition is in one, even without ids."""
+def in_pieces(
+    rows: Mapping[str, Sequence[str]], size: int = 10_000
+) -> Iterator[dict[str, Sequence[str]]]:
+    """Ids of input rows in pieces whose markers take some megabytes; each partition is in one, even
+    without ids.
+    """
     piece: dict[str, Sequence[str]] = {}
     count = 0
     for partition, own in rows.items():

@@ -288,27 +288,18 @@ def aliases(query: SearchQuery) -> tuple[str, ...]:
 
 def end_nodes(graph: Graph, query: SearchQuery) -> dict[str, tuple[Label, tuple[str, ...]]]:
     """Label and properties of the nodes that a search returns, by `source` and `target`."""
-    label = graph.label(query.label)
-    nodes = {
-        end: (graph.label(getattr(label, end)), properties) for end, _, properties in query.ends
-    }
-    return {
-        end: (node, tuple(returned(graph, node, properties)))
-        for end, (node, properties) in nodes.items()
-    }
+    nodes = {}
+    for end, _, properties in query.ends:
+        node = graph.label(getattr(graph.label(query.label), end))
+        nodes[end] = node, tuple(returned(graph, node, properties))
+    return nodes
 
 
 def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of the result of a search."""
-    ranking = {
-        "_q": pa.int64(),
-        "via": pa.string(),
-        "method": pa.int32(),
-        "rank": pa.int64(),
-        "score": pa.float64(),
-    }
+    ranking = {"_q": pa.int64(), "via": pa.string(), "method": pa.int32(), "rank": pa.int64()}
+    ranked = [pa.field(name, kind) for name, kind in (ranking | {"score": pa.float64()}).items()]
     names = returned(graph, graph.label(query.label), query.properties)
-    ranked = [pa.field(name, kind) for name, kind in ranking.items()]
     ends = [
         pa.field(end_column(end), pa.struct(_fields(node, listed, dimensions)))
         for end, (node, listed) in end_nodes(graph, query).items()

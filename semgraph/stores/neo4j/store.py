@@ -82,9 +82,6 @@ from semgraph.stores.prepare import (
     without_left_out,
 )
 
-# Commit markers that a statement reads: some megabytes of the server's memory.
-_MARKERS = 10_000
-
 
 @dataclass(frozen=True)
 class OpenedState:
@@ -315,11 +312,10 @@ class Neo4jStore:
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]
     ) -> Mapping[str, PartitionState]:
-        """As `Store.states`, in one round trip for each `_MARKERS` rows."""
         statement = compile_states(self.graph, self._indexes)
         heads: dict[str, str | None] = {}
         committed: dict[str, dict[str, CommittedRow]] = {partition: {} for partition in rows}
-        for piece in in_pieces(rows, _MARKERS):
+        for piece in in_pieces(rows):
             asked = [
                 {"partition": name, "rows": list(dict.fromkeys(own))} for name, own in piece.items()
             ]
