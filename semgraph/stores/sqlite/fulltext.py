@@ -114,11 +114,7 @@ class FullTextIndex:
     def blocks(self, partitions: Sequence[str | None]) -> list[WordBlock] | None:
         """The words of some partitions; None if these have many rows."""
         names = [partition for partition in partitions if partition is not None]
-        rows = 0
-        for name in names:
-            cached = self._words.known(self.table, self.prop, name)
-            rows += self.size(name) if cached is None else cached
-        if rows > _FEW or len(names) < len(partitions):
+        if len(names) < len(partitions) or sum(map(self.size, names)) > _FEW:
             return None
         return self._words.blocks(self.con, self.table, self.prop, names)
 

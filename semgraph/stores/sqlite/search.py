@@ -86,12 +86,6 @@ class Nearest:
         rows, numbers = self.queries
         return numbers.shape[1] if rows else None
 
-    def work(self, cache: VectorCache) -> int | None:
-        """The number of products to compute; None if the cache does not know yet."""
-        rows, _ = self.queries
-        counts = [cache.known(self.name, self.scope.seen(row)) for row in rows]
-        return None if None in counts else sum(count for count in counts if count is not None)
-
     def hits(self, con: Connection, caches: Caches) -> Iterator[RankedHit]:
         """The hits, ties by key."""
         rows, numbers = self.queries

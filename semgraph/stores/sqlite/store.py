@@ -86,8 +86,7 @@ from semgraph.turns import Turns
 
 T = TypeVar("T")
 Check = Callable[[Connection], None]  # of a file, before any change
-_MANY_ROWS = 2_000
-_MANY_PRODUCTS = 150_000  # larger work runs outside the event loop's thread
+_MANY_ROWS = 2_000  # more run outside the event loop's thread
 
 
 class SqliteStore:
@@ -252,13 +251,8 @@ class SqliteStore:
                 request.load(con)
             return [search.run(con, self._caches, dimensions) for search in searches]
 
-        products = [
-            nearest.work(self._caches.vectors) for search in searches for nearest in search.nearest
-        ]
-        total = None if None in products else sum(count for count in products if count is not None)
-        return await self._file.run(
-            work, large=_large(rows.num_rows) or total is None or total > _MANY_PRODUCTS
-        )
+        near = any(search.nearest for search in searches)
+        return await self._file.run(work, large=near or _large(rows.num_rows))
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
         graph = self.graph

@@ -156,16 +156,6 @@ class VectorCache(BlockCache[Block]):
         super().__init__()
         self.odd: dict[str, set[int]] = {}
 
-    def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
-        """The number of cached vectors of some partitions (None: all); None: one is not cached."""
-        if partitions is None:
-            counts = [held.block.count for name, held in self._held.items() if name[0] == table]
-            return sum(counts) if counts else None
-        cached = [self._held.get((table, partition)) for partition in partitions]
-        return (
-            None if None in cached else sum(held.block.count for held in cached if held is not None)
-        )
-
     def blocks(
         self, con: Connection, table: str, partitions: Iterable[str] | None, size: int
     ) -> list[Block]:
@@ -240,11 +230,6 @@ def _matrix(rows: Sequence[tuple[int, Any]], size: int) -> Singles:
 class WordCache(BlockCache[WordBlock]):
     """The words of partitions with few rows."""
 
-    def known(self, table: Table, prop: str, partition: str) -> int | None:
-        """The number of cached rows of a partition; None if it is not cached."""
-        held = self._held.get(_words_name(table, prop, partition))
-        return None if held is None else held.block.count
-
     def blocks(
         self, con: Connection, table: Table, prop: str, partitions: Sequence[str]
     ) -> list[WordBlock]:
@@ -262,16 +247,11 @@ class WordCache(BlockCache[WordBlock]):
                 for row, key, *cells in con.execute(newer, (partition, held.version)):
                     held.block.put(row, key, [text for text in cells if text])
 
-            return self._current(con, _words_name(table, prop, partition), WordBlock, read, version)
+            return self._current(con, (stamps, partition, *properties), WordBlock, read, version)
 
         blocks = [block(partition) for partition in partitions]
         self._forget(len(blocks))
         return blocks
-
-
-def _words_name(table: Table, prop: str, partition: str) -> tuple[str, ...]:
-    stamps, properties = table.indexed_rows(prop)
-    return stamps, partition, *properties
 
 
 def _lost(con: Connection, name: tuple[str, ...], version: int) -> bool:
