@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from semgraph.execution.windows import Window
 from semgraph.llm.stack import Replies, remembering
 from semgraph.llm.tokens import OF_BATCH
 from semgraph.logical.iterate import Iterate
-from semgraph.meter import OperatorMetrics, StepMetrics
+from semgraph.meter import OperatorMetrics
 from semgraph.physical.loops import IterateRows
 from semgraph.physical.plan import AskModel, GroupEnd, PhysicalNode
 from semgraph.relational.batch import Batch
@@ -71,24 +71,6 @@ class _Pending:
 
 
 InputRowSet = Collection[int] | None  # numbers of input rows; None: all
-
-
-@dataclass(frozen=True)
-class _StepFlow:
-    """Rows that enter or leave a step; None: unknown, inside a statement of several steps."""
-
-    metrics: StepMetrics
-    counter: Literal["rows_in", "rows_out"]
-    batch: Batch | None
-
-    def count(self, rows: InputRowSet) -> None:
-        """Count the rows of some input rows. Once unknown, the number stays unknown."""
-        before: int | None = getattr(self.metrics, self.counter)
-        if self.batch is None or before is None:
-            setattr(self.metrics, self.counter, None)
-        else:
-            own = self.batch.of_input_rows(rows, shared=True).num_rows
-            setattr(self.metrics, self.counter, before + own)
 
 
 @dataclass(frozen=True)
@@ -376,21 +358,24 @@ class Evaluation:
         return rows
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
-        flows, keep = self._flows(node, inputs, batch), self.runtime.record_rows
+        keep, places = self.runtime.record_rows, self.runtime.flows_of(node)
+        known = node.known_rows(inputs, batch) if places else {}
+        flows = [(self.metrics(step), which, known.get(at)) for step, which, at in places]
 
         def count(rows: InputRowSet) -> None:
-            for flow in flows:
-                flow.count(rows)
+            """Count what enters and leaves steps. A number that is once unknown, inside a statement
+            of several steps, stays unknown.
+            """
+            for metrics, which, seen in flows:
+                total: int | None = getattr(metrics, which)
+                if total is not None and seen is not None:
+                    total += seen.of_input_rows(rows, shared=True).num_rows
+                setattr(metrics, which, None if seen is None else total)
 
         def record(rows: InputRowSet) -> None:
             keep(node.logical, batch.of_input_rows(rows, shared=True))
 
         self._hold(_Held(record, count))
-
-    def _flows(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> list[_StepFlow]:
-        places = self.runtime.flows_of(node)
-        known = node.known_rows(inputs, batch) if places else {}
-        return [_StepFlow(self.metrics(step), which, known.get(at)) for step, which, at in places]
 
     def remember_counts(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
         if self.runtime.observations is not None:
