@@ -125,7 +125,7 @@ def line_in(file: Path | str, error: BaseException) -> int | None:
     return next((frame.lineno for frame in reversed(frames) if frame.filename == str(file)), None)
 
 
-_IS_PLAN = re.compile(r"^plan:", re.MULTILINE)
+_IS_PLAN = re.compile(r"\A(?![\s\S]*^made_of:)[\s\S]*?^plan:", re.MULTILINE)  # no choice of tune
 _IS_GRAPH = re.compile(r"^nodes:", re.MULTILINE)
 _PACKAGE = Path(__file__).parent
 

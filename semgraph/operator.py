@@ -61,7 +61,7 @@ from semgraph.semantic.contract import (
     refuse_check,
     row_texts,
 )
-from semgraph.semantic.implementation import Implementation, Packed, PerItem
+from semgraph.semantic.implementation import Implementation, Packed, PerItem, tried
 from semgraph.semantic.library import Edges, Vectors
 from semgraph.semantic.verdicts import ByLogOdds, Vote
 
@@ -71,5 +71,5 @@ __all__ = [
     "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk",
     "Semantic", "Vectors", "Vote", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass",
     "field", "grams", "key", "log_odds", "outcomes", "pa", "queries", "question_text",
-    "refuse_answers", "refuse_check", "row_texts",
+    "refuse_answers", "refuse_check", "row_texts", "tried",
 ]  # fmt: skip

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Edge", "GraphScore", "Interval", "IntervalEstimate", "Score", "ScoredGraph", "ScoredNode",
-    "Tally", "agreement", "align", "answers", "difference", "exact_match", "holm", "moments",
-    "pooled", "proportion", "ranking", "score", "score_graph", "tally", "word_f1",
+    "Tally", "agreement", "align", "answers", "difference", "exact_match", "f1_at_least", "holm",
+    "moments", "pooled", "proportion", "ranking", "score", "score_graph", "share_at_least", "tally", "word_f1",
 ]  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def _by_signs(found: IntervalEstimate, both: Sequence[Any], level: float) -> Int
     sums = (np.where(gains[:, None] > 0, *of).sum(0, keepdims=True) for of in (pair, pair[::-1]))
     best, worst = (float(_f1(each)[0]) for each in sums)
     error = (1 - level) / 2
-    ends = _least(better, number, error), 1 - _least(number - better, number, error)
+    ends = share_at_least(better, number, error), 1 - share_at_least(number - better, number, error)
     low, high = ((best - worst) * (2 * end - 1) for end in ends)
     ends = min(low, found.interval.low), max(high, found.interval.high)
     return found._replace(interval=Interval(*ends))
@@ -370,11 +370,18 @@ def proportion(hits: int, units: int, level: float = _LEVEL) -> Interval:
     ([0.473, 1.0], [0.555, 0.997])
     """
     error = (1 - level) / (1 if hits in {0, units} else 2)
-    return Interval(_least(hits, units, error), 1 - _least(units - hits, units, error))
+    return Interval(
+        share_at_least(hits, units, error), 1 - share_at_least(units - hits, units, error)
+    )
 
 
-def _least(hits: int, units: int, error: float) -> float:
-    """The share at which so many hits or more have the probability `error`."""
+def share_at_least(hits: int, units: int, error: float) -> float:
+    """The exact lower bound of a share of units (Clopper and Pearson, 1934): the share at which so many
+    hits or more have the probability `error`. 0 without hits.
+
+    >>> round(share_at_least(4, 4, 0.05), 3)
+    0.473
+    """
     if not hits:
         return 0.0
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, units + 1)))])
@@ -386,6 +393,17 @@ def _least(hits: int, units: int, error: float) -> float:
         chance = np.exp(ways + more * np.log(share) + (units - more) * np.log1p(-share)).sum()
         low, high = (share, high) if chance < error else (low, share)
     return low
+
+
+def f1_at_least(hits: int, wrong: int, error: float) -> float:
+    """The exact lower bound of F1, if each unit is a hit, a false answer or a missing one: F1 >= f is the
+    same as hits / (hits + wrong) >= f / (2 - f), a share of the units that are no true negatives.
+
+    >>> round(f1_at_least(4, 0, 0.05), 3), f1_at_least(0, 0, 0.05)
+    (0.642, 0.0)
+    """
+    share = share_at_least(hits, hits + wrong, error)
+    return 2 * share / (1 + share)
 
 
 def estimate(

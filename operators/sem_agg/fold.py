@@ -22,7 +22,7 @@ class Fold(op.Implementation[op.SemAgg]):
     """Folds all groups concurrently."""
 
     same = False
-    rows: int = 8
+    rows: int = op.tried(4, 8, 16, default=8)
 
     def __post_init__(self) -> None:
         if self.rows < 1:

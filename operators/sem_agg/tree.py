@@ -19,7 +19,7 @@ class Tree(op.Implementation[op.SemAgg]):
     """
 
     same = False
-    fan_in: int = 8
+    fan_in: int = op.tried(4, 8, 16, default=8)
 
     def __post_init__(self) -> None:
         if self.fan_in < 2:

@@ -73,7 +73,7 @@ class Cascade(op.Implementation[op.SemFilter]):
     """
 
     same = False
-    recall: float = 0.9
+    recall: float = op.tried(0.8, 0.9, 0.95, default=0.9, risk="down")
     precision: float = 0.9
     delta: float = 0.1
     sample: int = 200

@@ -28,7 +28,7 @@ class Block(op.Implementation[op.SemJoin]):
     """
 
     same = True
-    left: int | None = None
+    left: int | None = op.tried(1, 2, 5, 10, None, default=None, risk="up")
     right: int | None = None
     pairs: int | None = None
 

@@ -48,7 +48,7 @@ class Cascade(op.Implementation[op.SemJoin]):
     left: str | None = None
     right: str | None = None
     jaccard: float | None = 0.9
-    reject: float = 0.25
+    reject: float = op.tried(0.1, 0.25, 0.4, default=0.25, risk="up")
     accept: float | None = None
     pairs: int = 256
     proxy: Literal["embeddings", "logit"] = "embeddings"

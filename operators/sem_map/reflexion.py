@@ -28,7 +28,7 @@ class Reflexion(op.Implementation[op.SemMap]):
     """
 
     same = False
-    rounds: int = 1
+    rounds: int = op.tried(1, 2, default=1)
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= 3:

@@ -25,7 +25,7 @@ class Listwise(op.Implementation[op.SemTopk]):
     """
 
     same = False
-    window: int = 20
+    window: int = op.tried(10, 20, 40, default=20, risk="up")
 
     def __post_init__(self) -> None:
         if self.window < 2:

@@ -31,7 +31,7 @@ class Quickselect(op.Implementation[op.SemTopk]):
     """
 
     same = False
-    batch: int = 9
+    batch: int = op.tried(3, 9, 18, default=9, risk="up")
     pivot: Literal["embedding", "random"] = "embedding"
 
     def __post_init__(self) -> None:

@@ -36,6 +36,7 @@ from semgraph.privacy import redacted, redacted_values
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from semgraph.frontend.row_files import LoadedInput
     from semgraph.llm.settings import Settings
@@ -104,8 +105,16 @@ class PlanOptions:
     set: Annotated[list[str] | None, flag("--set PARAM=VALUE", "A parameter of the plan.")] = None
     preset: Annotated[
         list[str] | None,
-        flag("--preset NAME", "A preset of the plan.", autocompletion=completion.presets),
+        flag(
+            "--preset NAME",
+            "A preset of the plan; tuned: the choice of semgraph tune; or its FILE.yaml.",
+            autocompletion=completion.presets,
+        ),
     ] = None
+    tuned: Annotated[str | None, flag("--tuned FILE", "A choice: --preset tuned of a file.")] = None
+    strict: Annotated[bool | None, flag("--strict", "Refuse a choice of tune that is stale.")] = (
+        None
+    )
     use: Annotated[
         list[str] | None,
         flag("--use STEP=IMPLEMENTATION", "How a step is answered: block(left=10)."),
@@ -122,11 +131,14 @@ class PlanOptions:
             named_values(option, typed)
             for option, typed in (("--use", self.use), ("--prompt", self.prompt))
         )
-        if len(presets := self.preset or []) > 1:
-            what = f"--preset {' and --preset '.join(presets)}: a plan takes one preset"
+        file = [Path(self.tuned)] if self.tuned else []
+        named = [name for name in self.preset or () if not (file and name == "tuned")]
+        if len(presets := [*named, *file]) > 1:
+            what = f"--preset {' and --preset '.join(map(str, presets))}: a plan takes one preset"
             raise PlanError(what, hint="add what differs by --set and --use")
         preset, params = presets[0] if presets else None, parameters(self.set)
-        return {"params": params, "preset": preset, "use": use, "prompts": prompts}
+        strict = {"strict": True} if self.strict else {}
+        return {"params": params, "preset": preset, "use": use, "prompts": prompts, **strict}
 
     def prepare(self, session: Session, plan: str, resume: str | None = None) -> LogicalPlan:
         """A checked plan; see `Session.prepare`. Raises PlanError."""
@@ -141,6 +153,7 @@ class PlanOptions:
         from shlex import quote
 
         typed = {"--set": self.set, "--preset": self.preset, "--use": self.use}
+        typed["--tuned"] = [self.tuned] if self.tuned else []
         pairs = {"-i": self.input, **typed, "--prompt": self.prompt}.items()
         return "".join(f" {name} {quote(v)}" for name, values in pairs for v in values or ())
 
@@ -238,12 +251,16 @@ class CommonOptions:
         )
         typer.echo(escaped(text, in_json=True))
 
-    def result(self, data: Any, lines: Iterable[str]) -> None:
-        """Print a result: with `--format json` as data, else as lines."""
+    def result(self, data: Any, lines: Iterable[str | Text]) -> None:
+        """Print a result: with `--format json` as data, else as lines, which may be styled."""
         if self.json:
             self.dump(data)
-        else:
-            self.show(*lines)
+            return
+        for line in lines:
+            if isinstance(line, str):
+                self.show(line)
+            else:
+                self.out.print(line, soft_wrap=True)
 
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""

@@ -202,6 +202,8 @@ def explain(
     with options.session() as session:
         prepared = given.prepare(session, plan)
         inputs = given.rows(prepared)
+        for warning in prepared.warnings:
+            options.warn(f"! {warning}")
         asked: dict[Form, bool] = {"queries": queries, "prompts": prompts}
         for form in [form for form in asked if asked[form]] or [format]:
             text = session.explain(

@@ -5,8 +5,8 @@ whole plans share it; they differ in what an arm is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
 from semgraph.compare.comparison import Arm, Comparison, Estimate, Trial
@@ -29,19 +29,26 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
     """
     async with opened_arms(request, runner) as (opened, models):
         record = ComparisonRecord(request, runner, opened)
-        try:
+        with recorded_errors(record):
             bench = Bench(record, models)
             arms = StepArms(bench) if request.step else PlanArms(bench)
             result = await _compared(arms, bench)
-        except BaseException as error:
-            interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
-            stopped = "budget" if isinstance(error, BudgetReached) else "failed"
-            record.end("interrupted" if interrupted else stopped, str(error))
-            if isinstance(error, Fault):
-                raise PlanError(error.what, there=error.there, hint=error.hint) from None
-            raise
         record.end("budget" if result.stopped else "compared", result.stopped)
         return result
+
+
+@contextmanager
+def recorded_errors(record: ComparisonRecord) -> Iterator[None]:
+    """Record an error that ends a comparison. Raises it, a Fault as PlanError."""
+    try:
+        yield
+    except BaseException as error:
+        interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
+        stopped = "budget" if isinstance(error, BudgetReached) else "failed"
+        record.end("interrupted" if interrupted else stopped, str(error))
+        if isinstance(error, Fault):
+            raise PlanError(error.what, there=error.there, hint=error.hint) from None
+        raise
 
 
 @asynccontextmanager
@@ -66,7 +73,8 @@ async def _compared(arms: StepArms | PlanArms, bench: Bench) -> Comparison:
     request, record = bench.request, bench.record
     for arm in bench.arms.values():
         require_prices(arm.plan, arm.opened.budget, arm.opened.llm, arm.opened.embedder)
-    bench.say(await arms.prepare())
+    warned = dict.fromkeys(w for arm in request.arms.values() for w in arm.plan.warnings)
+    bench.say([*(f"! {warning}" for warning in warned), *await arms.prepare()])
     if request.step:  # most costs of whole plans depend on answers
         admit(arms.estimates, request.trials, bench.opened.budget)
     record.begin()

@@ -38,6 +38,9 @@ class Runner(Protocol):
     def replays(self) -> bool:
         """Whether answers come from a recording."""
 
+    def name_of(self, role: str) -> str:
+        """The name of the model of a role."""
+
     def observations(self) -> ObservationFile | None:
         """The observations of earlier runs of the models; None without a journal."""
 
@@ -100,6 +103,7 @@ class ComparisonRecord:
     calls: CallLog | None = None
     paid: Spent = Spent()
     models: Sequence[str] = ()  # of each arm that is known
+    kind: str = "comparison"
 
     @property
     def model(self) -> str:
@@ -122,7 +126,7 @@ class ComparisonRecord:
         if self.record is not None:
             self.calls = CallLog(self.record, texts=journal is not None)
         self._describe(
-            semgraph=version("semgraph"), run=self.id, kind="comparison", plan=plan.name, file=plan.file,
+            semgraph=version("semgraph"), run=self.id, kind=self.kind, plan=plan.name, file=plan.file,
             step=self.request.step, ways=list(self.request.arms), trials=self.request.trials, params=dict(plan.params),
             started=timestamp(), status="running",
             settings=self.runner.settings.facts, journal=str(journal.path) if journal else None,

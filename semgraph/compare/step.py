@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -38,7 +38,6 @@ from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
-from semgraph.explain.estimates import Forecast
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.stack import bound
@@ -114,6 +113,17 @@ class Frozen:
                 digest.update(canonical_json(plain(row)).encode("utf-8", "surrogatepass"))
             digest.update(b"\n")
         return {"rows": counts, "sha": digest.hexdigest()}
+
+    def only(self, numbers: Sequence[int]) -> Frozen:
+        """The same with these rows of the first input, in this order."""
+        place, parts = {number: i for i, number in enumerate(numbers)}, list[Tables]()
+        for first, *others in self.parts:
+            own: list[Any] = first.column(INPUT_ROW).to_pylist()
+            kept = [at for at, number in enumerate(own) if number in place]
+            if kept:
+                kept.sort(key=lambda at: place[own[at]])
+                parts.append((first.take(pa.array(kept, pa.int64())), *others))
+        return replace(self, parts=parts)
 
     async def answered(self, implementation: Implementation[Any], ctx: Context) -> list[Answered]:
         """The answers of an implementation to each part."""
@@ -245,6 +255,22 @@ class StepArms:
         """Compute the rows and the estimates, and return lines about the cost. Without `pays` nothing is
         computed if the rows need a model; the lines are then about its calls.
         """
+        lines = await self.freeze(pays=pays)
+        if lines:
+            later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
+            return [*lines, later]
+        frozen = self.frozen
+        await self.estimate(frozen)
+        rows = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())
+        what = f"{self.node.step} = {self.node.keyword}({rows})"
+        return variants_preview(
+            self.bench, what, self.estimates, self.reference, frozen.before.calls
+        )
+
+    async def freeze(self, *, pays: bool = True) -> list[str]:
+        """Compute the rows. Without `pays` nothing is computed if they need a model: the result are lines
+        about its calls.
+        """
         bench = self.bench
         self.estimates = list[Estimate]()
         await bench.read(pays=pays)
@@ -255,8 +281,7 @@ class StepArms:
                 expected = bench.forecast(bench.base, physical)
                 lines = rows_preview(self.node.step, expected, bench.opened.budget, whole=grown)
                 if not pays:
-                    later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
-                    return [*lines, later]
+                    return lines
                 bench.say(lines)
                 bench.record.begin()
             freeze = partial(self._freeze, physical, scratch, grown=grown)
@@ -266,10 +291,8 @@ class StepArms:
             raise PlanError(what, hint="use other inputs")
         if self.truth is not None:
             self.truth = about(self.truth, frozen.rows)
-        await self._estimate({n: bench.forecast(bench.arms[n], each) for n, each in plans.items()})
-        rows = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())
-        what = f"{self.node.step} = {self.node.keyword}({rows})"
-        return variants_preview(bench, what, self.estimates, self.reference, frozen.before.calls)
+        self._forecasts = {n: bench.forecast(bench.arms[n], each) for n, each in plans.items()}
+        return []
 
     def _source(self, store: Store, physical: PhysicalPlan) -> tuple[PhysicalPlan, bool]:
         """The plan of the reference up to the step; in a loop, up to the input of its first round. If
@@ -322,10 +345,10 @@ class StepArms:
             len(outcome.failures),
         )
 
-    async def _estimate(self, of: Mapping[str, Forecast]) -> None:
-        """Estimate the cost of each arm, with what was observed in its whole plan."""
-        opened = self.bench.opened
-        self.items = items = await self.frozen.items(opened.llm, opened.embedder)
+    async def estimate(self, frozen: Frozen) -> None:
+        """Estimate the cost of each arm over some rows, with what was observed in its whole plan."""
+        opened, of = self.bench.opened, self._forecasts
+        self.items = items = await frozen.items(opened.llm, opened.embedder)
         self.expected: dict[str, StepEstimates] = {}
         for name, each in self.arms.items():
             models = each.arm.opened.llm, each.arm.opened.embedder
@@ -353,15 +376,17 @@ class StepArms:
                 estimates = replace(self.expected[name], embedder=embedder)
                 await estimates.requests(each.implementation, embeds=True)
 
-    async def attempt(self, name: str, number: int, ledger: Ledger) -> Attempt:
-        """Run one trial of an arm over all rows."""
-        each = self.arms[name]
+    async def attempt(
+        self, name: str, number: int, ledger: Ledger, frozen: Frozen | None = None
+    ) -> Attempt:
+        """Run one trial of an arm over all rows, or over some."""
+        each, frozen = self.arms[name], frozen or self.frozen
         opened, node = each.arm.opened, each.node
         llm = self.bench.scoped(each.arm, ledger)
         embedder = CountedEmbedder(opened.embedder, ledger)
         began = time.perf_counter()
         async with Context(llm, embedder, node, StepMetrics(), trial=number) as ctx:
-            result = await replace(self.frozen, node=node).answered(each.implementation, ctx)
+            result = await replace(frozen, node=node).answered(each.implementation, ctx)
         seconds = None if ledger.replayed else time.perf_counter() - began
         for answered in result:
             opened.answered(node, answered)

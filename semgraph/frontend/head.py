@@ -39,7 +39,7 @@ from semgraph.frontend.kinds import (
     whole_parameter,
 )
 from semgraph.logical.node import Node
-from semgraph.logical.plan import ALL, POSITION, TURN, Choice, InputSpec, Windowing
+from semgraph.logical.plan import ALL, POSITION, TUNED, TURN, Choice, InputSpec, Windowing
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import NAME, Graph
 
@@ -573,6 +573,9 @@ def _settings(
     faults = [fault.under("params") for fault in defaults(declared)]
     chosen: dict[str, Any] = {}
     for name, body in presets.items():
+        if name == TUNED:
+            what = f'"{TUNED}" is the preset that semgraph tune makes'
+            faults.append(KeyFault(what, "presets", name, hint="give yours another name"))
         try:
             settings = _preset(body, declared)
         except Fault as fault:

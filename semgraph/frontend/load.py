@@ -644,7 +644,12 @@ class Loader:
         if self._rounds and (inner.writes or inner.schema_write is not None):
             raise Fault("the plan that do calls writes: write after the loop", "plan")
         self.called.append(inner)
-        self.calls[step] = replace(self.calls[step], inputs=inner.inputs, results=inner.returns)
+        self.calls[step] = replace(
+            self.calls[step],
+            inputs=inner.inputs,
+            results=inner.returns,
+            document=inner.head.document.data,
+        )
         self.writes += inner.writes
         self.schema_write = self.schema_write or inner.schema_write
         name = step.removeprefix(self.head.prefix)
@@ -889,7 +894,7 @@ def load_document(
         problems = sorted(state.problems, key=partial(_place, document.file))
         raise PlanError(*(_blamed(problems, params or {}, load) if blame else problems))
 
-    plan = replace(_plan(loader), load=load)
+    plan = replace(_plan(loader), preset=preset, load=load)
     _refuse_mixed_prompts(plan)
     return plan
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,7 @@ def is_plan(path: Path) -> bool:
         data = read_file(path).data
     except PlanError:
         return True  # listed with its problems
-    return isinstance(data, dict) and "plan" in data
+    return isinstance(data, dict) and "plan" in data and "made_of" not in data  # a choice of tune
 
 
 def copied(
@@ -303,13 +303,31 @@ def called_plans(file: PlanFile) -> list[CalledPlan]:
     return [_called_plan(file, home, step, call.plan) for step, call in file.plan.called.items()]
 
 
+def other_ways(plan: LogicalPlan) -> Iterator[tuple[str, str]]:
+    """The calls of a loaded plan, each with the plans that do the same in its place: they fit, return all
+    results of the plan that the call names, and the plan calls them nowhere.
+    """
+    home, known = Path(plan.file).resolve().parent, cache(_interface)
+    called = {Path(call.by.name if call.by else call.plan).stem for call in plan.called.values()}
+    for step, call in plan.called.items():
+        path = find_plan(call.plan, (home,))[0]
+        files = {f.stem: f for folder in (_OWN, path.parent) for f in folder.glob("*.yaml")}
+        _, inputs, results = known(path)
+        for name in sorted(files.keys() - called):
+            needed, _, own = known(files[name])
+            if results and results <= own and needed <= inputs:
+                with suppress(PlanError):
+                    plan.using({step: name})
+                    yield step, name
+
+
 def _called_plan(file: PlanFile, home: Path, step: str, name: str) -> CalledPlan:
     path = find_plan(name, (home,))[0]
     reference = PlanFile(path, file.shipped, file.functions).plan
     others = (
         other.stem
         for other in sorted(path.parent.glob("*.yaml"))
-        if other != path and is_plan(other) and _may_fit(other, reference)
+        if other != path and _may_fit(other, reference)
     )
     inputs = tuple(f"{n}{'?' if spec.optional else ''}" for n, spec in reference.inputs.items())
     return CalledPlan(
@@ -319,14 +337,19 @@ def _called_plan(file: PlanFile, home: Path, step: str, name: str) -> CalledPlan
 
 
 def _may_fit(path: Path, reference: LogicalPlan) -> bool:
-    """Whether a plan's text requires only inputs of the reference, and has all results of it."""
-    try:
-        data = read_file(path).data
-        needed = {name for name, optional in declared_inputs(data).items() if not optional}
-    except (PlanError, Fault):
-        return False
-    named = {str(result).rpartition(".")[2] for result in data.get("returns") or ()}
-    return needed <= set(reference.inputs) and bool(named & set(reference.returns))
+    """Whether a plan's text requires only inputs of the reference, and has some results of it."""
+    needed, _, results = _interface(path)
+    return needed <= set(reference.inputs) and bool(results & set(reference.returns))
+
+
+def _interface(path: Path) -> tuple[set[str], set[str], set[str]]:
+    """The required inputs, all inputs and the results that a plan's text declares; none of no plan."""
+    with suppress(PlanError, Fault):
+        if is_plan(path):
+            inputs = declared_inputs(data := read_file(path).data)
+            needed = {name for name, optional in inputs.items() if not optional}
+            return needed, {*inputs}, {str(r).rpartition(".")[2] for r in data.get("returns") or ()}
+    return set(), set(), set()
 
 
 def _fits(file: PlanFile, step: str, name: str) -> bool:

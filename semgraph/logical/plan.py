@@ -31,6 +31,7 @@ from semgraph.logical.sinks import Merge, Sink
 
 POSITION = "position"
 TURN = "turn"
+TUNED = "tuned"  # the preset that is the choice of `semgraph tune`
 ALL = "all"  # the value of an optional input that stands for all partitions of the store
 
 
@@ -286,14 +287,15 @@ def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class PlanCall:
-    """A call of a plan: the plan that the step names, the plan that `use` substitutes, and the
-    relations that enter and leave it.
+    """A call of a plan: the plan that the step names, the plan that `use` substitutes, the relations
+    that enter and leave it, and the called plan as plain data.
     """
 
     plan: str
     by: Choice | None = None
     inputs: Mapping[str, Node] = field(default_factory=dict, compare=False, repr=False)
     results: Mapping[str, Node] = field(default_factory=dict, compare=False, repr=False)
+    document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def over(self, changed: Mapping[Node, Node]) -> PlanCall:
         """The call with its relations replaced as in `changed`."""
@@ -319,7 +321,8 @@ class LogicalPlan:
     fields are built from it.
 
     `called` holds the calls by step; `load` reloads the plan with more entries of `use`. A plan
-    with `warnings` can run. `without` are the rules of the optimizer that do not act on it,
+    with `warnings` can run. `preset` is the chosen one of its presets. `without` are the rules of
+    the optimizer that do not act on it, `order` the steps of adjacent filters as they are asked,
     `prompts` the user's files in the place of prompts, by name, `asked` the choices of the call that
     prepared it, which outrank those of a session. Plans are compared by identity, as nodes are, so
     that derived values can be cached by plan.
@@ -333,11 +336,13 @@ class LogicalPlan:
     schema_write: SchemaWrite | None = None
     returns: Mapping[str, Node] = field(default_factory=dict)
     windows: Windowing | None = None
+    preset: str | None = field(default=None, compare=False)
     params: Mapping[str, Any] = field(default_factory=dict)
     use: Mapping[str, Choice] = field(default_factory=dict)
     called: Mapping[str, PlanCall] = field(default_factory=dict, compare=False)
     allow: tuple[str, ...] = ()
     without: tuple[str, ...] = field(default=(), compare=False)
+    order: tuple[str, ...] = field(default=(), compare=False)
     prompts: Mapping[str, str] = field(default_factory=dict, compare=False)
     asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
     doc: str = ""

@@ -11,7 +11,7 @@ Each rule has its own file; `patterns.py` holds the code that rules share. The p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 from typing import cast
@@ -29,6 +29,7 @@ from semgraph.optimizer.filter_first import filter_first
 from semgraph.optimizer.fuse_maps import fuse_maps
 from semgraph.optimizer.fuse_predicates import fuse_predicates
 from semgraph.optimizer.join_to_classify import join_to_classify
+from semgraph.optimizer.order_filters import in_order, ordered
 from semgraph.optimizer.patterns import NO_FACTS, PlanFacts
 from semgraph.optimizer.patterns import Roots as Roots
 from semgraph.optimizer.prune_columns import prune_columns
@@ -70,6 +71,7 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
     """
     check_choices(plan)
     roots, facts = rewrite(plan.roots, plan.answered), PlanFacts(plan.choice)
+    roots = in_order(roots, plan.order)
     for rule in rules_for(plan):
         before = roots
         roots = apply(rule, roots, facts)
@@ -122,6 +124,25 @@ def with_rules(plan: LogicalPlan, rules: Mapping[str, bool]) -> LogicalPlan:
     more = (rule.__name__ for rule in APPROXIMATE if rules.get(rule.__name__))
     off = tuple(name for name, on in rules.items() if not on)
     return replace(plan, allow=tuple(dict.fromkeys((*kept, *more))), without=off)
+
+
+def rewritten(
+    plan: LogicalPlan,
+    allow: Sequence[str] = (),
+    order: Sequence[str] = (),
+    warnings: tuple[Problem, ...] = (),
+) -> LogicalPlan:
+    """A plan with further rules allowed, with its adjacent filters in an order, and with further
+    warnings; also after it is loaded again for other choices. Raises PlanError.
+    """
+    if not (allow or order or warnings):
+        return plan
+    load, plan = plan.load, with_rules(plan, dict.fromkeys(allow, True)) if allow else plan
+    return replace(
+        ordered(plan, order) if order else plan,
+        warnings=(*plan.warnings, *warnings),
+        load=load and (lambda use: rewritten(load(use), allow, order, warnings)),
+    )
 
 
 def with_roots(plan: LogicalPlan, roots: Roots) -> LogicalPlan:

@@ -15,10 +15,10 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Coroutine, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from numbers import Real
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, get_args
 
 import pyarrow as pa
 
@@ -38,6 +38,36 @@ from semgraph.semantic.contract import (
 )
 
 N = TypeVar("N", bound=Semantic)
+T = TypeVar("T")
+Risk = Literal["up", "down", "none"]
+
+
+class Values(NamedTuple):
+    """The values of a parameter that `tune` tries, as `tried` declares them."""
+
+    listed: tuple[Any, ...]
+    risk: Risk
+
+
+def tried(*values: T, default: T, risk: Risk = "none") -> T:
+    """A parameter with the values that `semgraph tune` tries.
+
+    Args:
+        values: The values, the default among them, from the lowest to the highest.
+        default: The default.
+        risk: Whether answers get worse as the value goes `up` or `down`; `none`: that is not known.
+
+    Raises:
+        ValueError: `risk` is none of these.
+    """
+    if risk not in get_args(Risk):
+        raise ValueError(f'tried: risk is up, down or none, not "{risk}"')
+    return field(default=default, metadata={"tried": Values(values, risk)})
+
+
+def values_tried(kind: type[Any]) -> dict[str, Values]:
+    """The values to try of each parameter of an implementation that declares them."""
+    return {f.name: f.metadata["tried"] for f in fields(kind) if "tried" in f.metadata}
 
 
 @dataclass(frozen=True)
@@ -48,12 +78,14 @@ class Implementation(ABC, Generic[N]):
     `same`: whether its answers equal those of the reference if the model is a function of the row;
     it selects the contract suite. `extra`: the extra of semgraph whose packages it needs, or "".
     `shows_examples`: whether its requests have the prompt's `examples`, as those of the context do.
+    `version`: a text that its author changes with its answers: choices tuned before are then stale.
     The first line of the module's docstring is its description.
     """
 
     same: ClassVar[bool] = False
     extra: ClassVar[str] = ""
     shows_examples: ClassVar[bool] = True
+    version: ClassVar[str] = ""
 
     def refuses(self, node: N, limits: Limits) -> str | None:  # noqa: ARG002
         """The reason why the implementation cannot answer this node, or None."""
@@ -115,7 +147,7 @@ class Packed(Implementation[N]):
     """
 
     same = True
-    rows: int = 20
+    rows: int = tried(1, 2, 5, 10, 20, 40, default=20, risk="up")
 
     def __post_init__(self) -> None:
         if self.rows < 1:

@@ -38,7 +38,7 @@ from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.optimizer import check_choices, optimized
 from semgraph.semantic.contract import OPERATORS, REFERENCES
-from semgraph.semantic.implementation import Implementation, line_in
+from semgraph.semantic.implementation import Implementation, line_in, values_tried
 
 # Edges between keys, by index: `(a, b, weight)` with a < b, sorted, each pair once.
 Edges = Sequence[tuple[int, int, float]]
@@ -386,6 +386,24 @@ def _made(kind: type[T], choice: Choice) -> T:
         return kind(**given)
     except ValueError as error:
         raise PlanError(f"{choice}: {error}") from None
+
+
+def wrong_values(name: str, kind: type[Any]) -> str | None:
+    """What is wrong with the values to try that an implementation declares, or None."""
+    defaults = {f.name: f.default for f in fields(kind)}
+    for parameter, (values, risk) in values_tried(kind).items():
+        listed = ", ".join(map(canonical_json, values)) or "none"
+        if (default := defaults[parameter]) not in values:
+            return f"{parameter}={canonical_json(default)} is its default, and not among {listed}"
+        numbers = [value for value in values if isinstance(value, int | float)]
+        if risk != "none" and numbers != sorted(numbers):
+            return f"{parameter} must have its values from the lowest to the highest, not {listed}"
+        for value in values:
+            try:
+                _made(kind, Choice(name, ((parameter, value),)))
+            except PlanError as error:
+                return f"it does not accept {parameter}={canonical_json(value)}: {error}"
+    return None
 
 
 def _fits(hint: Any, value: Any) -> bool:

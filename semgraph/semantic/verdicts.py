@@ -31,7 +31,7 @@ from semgraph.semantic.contract import (
     refuse_answers,
     verdict_field,
 )
-from semgraph.semantic.implementation import Implementation, N, PerItem
+from semgraph.semantic.implementation import Implementation, N, PerItem, tried
 
 
 def read_labels(node: Semantic, rows: Rows, path: str) -> tuple[Rows, list[bool]]:
@@ -331,7 +331,7 @@ class Vote(Implementation[N]):
     """
 
     same = False
-    samples: int = 5
+    samples: int = tried(3, 5, 9, default=5, risk="down")
     temperature: float = 0.7
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ class ArmMaker:
     base: LogicalPlan
     inputs: Mapping[str, pa.Table]
     resources: Resources
-    loading: Mapping[str, Any]  # options that load a plan: params, preset, use, prompts
+    loading: Mapping[str, Any]  # options that load a plan: params, preset, use, prompts, strict
     load: Callable[..., LogicalPlan]  # with such options, for some resources
     rows: Callable[[LogicalPlan], Mapping[str, pa.Table]]  # of another plan
     _models: dict[str, Resources] = field(default_factory=dict)
@@ -71,4 +71,5 @@ class ArmMaker:
         own = {step: f"@ {step}" for step in variant.of("models") if step in use}
         use = choices_over(variant.of("use"), choices_over(own, use))
         preset = one.get("preset") or given.get("preset")
-        return self.load(plan, preset=preset, use=use, **options, resources=resources)
+        how = {"strict": bool(given.get("strict")), "resources": resources}
+        return self.load(plan, preset=preset, use=use, **options, **how)

@@ -15,7 +15,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
 from semgraph.display import Drawing, Wrapped, command, option
 from semgraph.errors import BudgetReached, PlanError, interruptible
@@ -36,6 +36,7 @@ from semgraph.logical.plan import LogicalPlan, choices_over, models_of, without_
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
+from semgraph.optimizer import rewritten
 from semgraph.options import RefreshOptions, RunOptions
 from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
@@ -53,6 +54,7 @@ from semgraph.session.resume import Resumed, read_resumed, recorded_run, require
 from semgraph.session.run import RunRequest, run_plan, trimmed
 from semgraph.session.waiting import Waiting
 from semgraph.stores.base import Statistics, Store, Written, open_for_reading
+from semgraph.tune.tuned import Tuned
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from semgraph.session.export import Exported
     from semgraph.session.refresh import Refresh
     from semgraph.session.sharded import ChosenEngine
+    from semgraph.tune.tuning import Tuning
 
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
 P = ParamSpec("P")
@@ -215,14 +218,16 @@ class Session:
         plan: PlanLike,
         *,
         params: Mapping[str, Any] | None = None,
-        preset: str | None = None,
+        preset: str | Path | None = None,
         use: Mapping[str, str] | None = None,
         prompts: Mapping[str, str | Path] | None = None,
         resume: str | None = None,
         resources: Resources | None = None,
+        strict: bool = False,
     ) -> LogicalPlan:
         """A checked plan. With `resume`, unset parameters, implementations and prompts come from that
-        run. `resources` are the models that it is for; default: those of the session.
+        run. `resources` are the models that it is for; default: those of the session. `strict` refuses
+        the preset `tuned` if it is stale, which is a warning otherwise.
 
         The choice of a step is that of `use` (also of the call that prepared a plan before), else the
         session's, the resumed run's, the plan's; its model that of `use`, else the one that `models`
@@ -235,16 +240,19 @@ class Session:
             hint = f'write use={{STEP: "{use}"}}, with the name of the step'
             raise PlanError("use names implementations by step", hint=hint)
         with interruptible():
-            of, asked = resources or self._resources, choices_over(use or {}, {})
+            of, asked, tuned = resources or self._resources, choices_over(use or {}, {}), Tuned()
             if isinstance(plan, (str, Path)):
-                earlier = self.resumed(resume)
+                tuned = Tuned.asked(plan, preset, self.folder)
+                earlier, asked = self.resumed(resume), choices_over(asked, tuned.of("use"))
                 if earlier.plan:
                     require_same_plan(earlier, plan, self.folder)
-                values = {**earlier.params, **(params or {})}
+                values = {**tuned.of("params"), **earlier.params, **(params or {})}
                 asked = choices_over(asked, earlier.models)
                 chosen = choices_over(choices_over(asked, self.use), earlier.use)
                 files = {**earlier.prompts, **(prompts or {})}
-                logical = self._plans.load(plan, values, preset, chosen, files)
+                with tuned.named():
+                    logical = self._plans.load(plan, values, tuned.preset, chosen, files)
+                    logical = rewritten(logical, *earlier.rewrites)
             elif not isinstance(plan, (LogicalPlan, Frame)):
                 raise no_plan(plan)
             elif params or preset or prompts:
@@ -256,7 +264,10 @@ class Session:
                 asked = choices_over(asked, logical.asked)
                 logical = logical.using(choices_over(asked, self.use))
             logical = logical.by_models((*of.settings.chosen_roles, *of.objects.models), ROLES)
-            return replace(logical.using(models_of(asked)), asked=asked) if asked else logical
+            if asked:
+                logical = replace(logical.using(models_of(asked)), asked=asked)
+            means, own = (of.name_of, of.settings.operators), (*(use or ()), *(params or ()))
+            return tuned.on(logical, *means, own, strict=strict)
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
@@ -270,7 +281,7 @@ class Session:
         /,
         *,
         params: Mapping[str, Any] | None = None,
-        preset: str | None = None,
+        preset: str | Path | None = None,
         use: Mapping[str, str] | None = None,
         prompts: Mapping[str, str | Path] | None = None,
         until: str | None = None,
@@ -293,7 +304,7 @@ class Session:
         Args:
             plan: A path, a name, a loaded plan, or a frame.
             params: Values of parameters.
-            preset: One of the plan's presets.
+            preset: One of the plan's presets; `tuned`, the choice of `semgraph tune`; or its file.
             use: Implementations of steps; they take precedence over those of the session and the
                 plan.
             prompts: Files in the place of prompts of the plan and of called plans, by name:
@@ -401,7 +412,7 @@ class Session:
         /,
         *,
         params: Mapping[str, Any] | None = None,
-        preset: str | None = None,
+        preset: str | Path | None = None,
         use: Mapping[str, str] | None = None,
         prompts: Mapping[str, str | Path] | None = None,
         complete: bool = False,
@@ -429,7 +440,7 @@ class Session:
             plan: As in `arun`, with `params`, `preset`, `use`, `prompts`, `progress`, `begun`,
                 `record_to`, `inputs` and `more`.
             params: Values of parameters.
-            preset: One of the plan's presets.
+            preset: One of the plan's presets, `tuned`, or the file of a choice.
             use: Implementations of steps.
             prompts: Files in the place of prompts.
             complete: The inputs are all there is: what follows from other rows is removed. Without
@@ -583,9 +594,10 @@ class Session:
         judge: PlanLike | None = None,
         trials: int = 1,
         params: Mapping[str, Any] | None = None,
-        preset: str | None = None,
+        preset: str | Path | None = None,
         use: Mapping[str, str] | None = None,
         prompts: Mapping[str, str | Path] | None = None,
+        strict: bool = False,
         rows: int | None = None,
         sample: int | None = None,
         seed: int = 0,
@@ -624,6 +636,7 @@ class Session:
             trials: The number of independent trials of each variant.
             params: As for `arun`, for all variants, as `preset`, `use`, `prompts`, `rows`, `sample`,
                 `seed`, `fresh`, `inputs` and further inputs as keyword arguments.
+            strict: Refuse a stale choice of `semgraph tune`, as `prepare` does.
             times: Send all requests of each variant, so that its time can be measured.
             say: Called with the estimated cost and with progress, line by line; default: print to
                 stderr. None: silent.
@@ -637,7 +650,7 @@ class Session:
 
         request, resources = self._comparison(
             plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(rows=rows, sample=sample, seed=seed),
-            {"params": params, "preset": preset, "use": use, "prompts": prompts},
+            {"params": params, "preset": preset, "use": use, "prompts": prompts, "strict": strict},
             truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
             judge=None if judge is None else self.prepare(judge),
         )  # fmt: skip
@@ -671,6 +684,99 @@ class Session:
         maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, rows)
         plan, arms = without_absent(logical, tables), maker.arms(by_name)
         return ComparisonRequest(plan, tables, arms, step or "", **options), resources
+
+    async def atune(  # noqa: D417 - the others are those of `arun`
+        self,
+        plan: PlanLike,
+        /,
+        *,
+        floor: float | None = None,
+        per_1000: float | None = None,
+        confidence: float = 0.95,
+        sample: int = 400,
+        seed: int = 0,
+        truth: Any = None,
+        models: Sequence[str] | None = None,
+        steps: Sequence[str] | str | None = None,
+        units: Literal["call", "row"] = "call",
+        rows: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        preset: str | Path | None = None,
+        use: Mapping[str, str] | None = None,
+        prompts: Mapping[str, str | Path] | None = None,
+        strict: bool = False,
+        fresh: bool = False,
+        say: Say | None = _say,
+        ask: Callable[[Sequence[str]], bool] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Tuning:
+        """Choose the cheapest configuration of a plan that is shown to be good enough: implementations and
+        models of its steps, presets, called plans. Nothing is written to the store.
+
+        The plan as it is called is the reference. Candidates are tried from cheap to dear on rows that are
+        drawn at random, and one is chosen only if an exact test shows its quality.
+
+        Args:
+            plan: A path, a name, a loaded plan, or a frame.
+            floor: The least F1, against the truth, or without one against the reference's answers.
+            per_1000: In place of a floor the highest price of 1,000 rows, in dollars: the candidate with
+                the greatest lower bound of F1 is chosen.
+            confidence: The probability of the promise.
+            sample: The most rows (units) that are checked of a candidate.
+            seed: Another draw of them.
+            truth: The true answers of a step, or of a whole plan, as for `acompare`.
+            models: Roles, or PROVIDER:NAME; the first is that of the reference. Default: the plan's.
+            steps: The steps to tune; default: all that call a model, of plans that write a graph the whole
+                plan.
+            units: `call`: of the rows that share a call one is checked. `row`: all are, as if they failed
+                independently.
+            rows: The number of rows on which the choice will be used; a search that costs more than it
+                can save there is not begun.
+            params: As for `arun`, as `preset`, `use`, `prompts`, `strict`, `fresh`, `inputs` and further inputs as
+                keyword arguments.
+            say: Called with the plan of the search and with progress, line by line. None: silent.
+            ask: Called once before the search, with its lines; if it returns False, nothing is searched.
+
+        Raises:
+            PlanError: The request is wrong, or these rows cannot show the floor: nothing was spent but
+                for a few rows.
+            InputError: The rows or the truth are wrong; nothing was spent.
+            BudgetReached: The search would pass a limit.
+        """
+        from semgraph.compare.request import ComparisonRequest
+        from semgraph.compare.variants import read_variants
+        from semgraph.session.arms import ArmMaker
+        from semgraph.tune.choose import tune
+        from semgraph.tune.search import TuneRequest
+
+        loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
+        loading |= {"prompts": prompts, "strict": strict}
+        given, logical = {**(inputs or {}), **more}, self.prepare(plan, **loading)
+        refuse_unknown_words("tune", logical, given, Session.atune)
+        read = partial(typed_inputs, inputs=given_rows(plan, given))
+        tables, resources = read(logical), self._resources.sharing()
+        maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, read)
+        compared = ComparisonRequest(
+            without_absent(logical, tables),
+            tables,
+            {},
+            truth=truth,
+            runs=self.runs,
+            fresh=fresh,
+            say=say,
+        )
+        request = TuneRequest(
+            compared, lambda changes: maker.arms(read_variants(changes, None)),
+            tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
+            units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
+        )  # fmt: skip
+        return await tune(request, resources)
+
+    @_takes_arguments_of(atune)
+    def tune(self, plan: PlanLike, /, **options: Any) -> Tuning:
+        """Tune and wait for the result. Takes the arguments of `atune`."""
+        return self._waiting.wait(self.atune(plan, **options), calls_model=True)
 
     @_takes_arguments_of(acompare)
     def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
@@ -823,7 +929,7 @@ class Session:
         return sum(map(size_on_disk, self._resources.journals))
 
     @checks_arguments
-    def report(self, *records: Result | Comparison | str, to: str | Path) -> Path:
+    def report(self, *records: Result | Comparison | Tuning | str, to: str | Path) -> Path:
         """Write one HTML file about runs and comparisons, with every prompt and answer. The file
         works offline.
 

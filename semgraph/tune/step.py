@@ -1,0 +1,373 @@
+"""The tuning of one step: of its implementations, their parameters and models, over one draw of its rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.compare.comparison import Arm, Comparison, Spent
+from semgraph.compare.request import ComparisonRecord
+from semgraph.compare.step import semantic_node
+from semgraph.compare.trial import Attempt, Bench
+from semgraph.display import option
+from semgraph.errors import BudgetReached, PlanError, SemgraphError
+from semgraph.execution.runtime import Opened
+from semgraph.formats import dollars, plural
+from semgraph.llm.base import Limits
+from semgraph.llm.stack import bound
+from semgraph.logical.semantic import SemJoin
+from semgraph.semantic.library import Library
+from semgraph.tune.candidates import of_step
+from semgraph.tune.search import (
+    ANSWERS,
+    LEAST,
+    Chooser,
+    NothingToChoose,
+    TuneRequest,
+    percent,
+    rounded_down,
+)
+from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials
+from semgraph.tune.tuning import Loss, Tried
+from semgraph.tune.walk import Ask, Counted, Entry, Shown
+
+_TWICE = 60  # rows that the reference answers twice
+_PAIRS = "the pairs of a row do not fail independently, so nothing is shown"
+
+
+class StepTuning(Chooser):
+    """The tuning of one step."""
+
+    def __init__(self, request: TuneRequest, record: ComparisonRecord, opened: Opened) -> None:
+        super().__init__(request, record, opened)
+        base, (step,) = record.request.arms[REFERENCE], request.steps
+        library = Library(record.runner.settings.operators)
+        self.node = node = semantic_node(base.plan, step)
+        default = library.reference(node.keyword)
+        self.choice = (base.plan.choice(node.step) or default).over(default)
+        models = request.models or (self.choice.model or "default",)
+        self._require_distinct(models)
+        listed, refused = of_step(node, self.choice, library, models, self._limits)
+        arms = {REFERENCE: base} | self.make(listed)
+        self.refused |= refused
+        record.request = replace(record.request, arms=arms, step=node.step)
+        bench = Bench(record, dict.fromkeys(arms, opened))
+        self.trials = StepTrials(bench, request.unit, request.sample, request.seed)
+        self.walk.measure = self.trials.measure
+        self.known: dict[str, StepTrial] = {}  # the last answers of each candidate
+
+    def _limits(self, role: str) -> Limits:
+        return bound(self.opened.llm, role).limits
+
+    def _require_distinct(self, models: Sequence[str]) -> None:
+        """Refuse a role that has the model of another one. Raises PlanError."""
+        roles = {each: self.node.of_model("" if each == "default" else each) for each in models}
+        names = {
+            each: bound(self.opened.llm, of.prompt.first.role).name for each, of in roles.items()
+        }
+        for each in models[1:]:
+            if names[each] == names[models[0]]:
+                what = f"{each} is the same model as {models[0]}, {names[each]}"
+                raise PlanError(
+                    what, hint=f"bind it to another one: {option('model', f'{each}=MODEL')}"
+                )
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The step."""
+        return (self.node.step,)
+
+    @property
+    def prices(self) -> Prices:
+        """The prices of the models of all candidates."""
+        return self.trials.prices
+
+    async def search(self) -> None:
+        """Look at the gain and the power, then walk."""
+        await self.prepare()
+        if self.trials.truth is not None:
+            self._able(self.cheaper(list(self.candidates)))  # before anything is spent
+        self.record.begin()
+        await self.pilot()
+        await self._against_truth()
+        entries = self._entries()
+        self.walk.entries, self.walk.units = entries, self.sampled
+        cheapest = min(entries, key=lambda entry: entry.cost)
+        first = 0.0 if self.trials.truth is not None else self.expected(REFERENCE, self.sampled)
+        cost = first + self.expected(cheapest.name, min(self.sampled, cheapest.units))
+        self.admit(cost, (self.cost(REFERENCE) or 0.0) - cheapest.cost)
+        await self._reference_twice()
+        await self.walked()
+
+    async def prepare(self) -> None:
+        """Compute and draw the rows."""
+        await self.trials.prepare()
+        self.all = len(self.trials.units)
+        self.sampled = min(self.request.sample, self.all)
+
+    # Before the search
+
+    def cost(self, name: str) -> float | None:
+        """The cost of 1,000 rows: as measured, else as far as it is known; before the pilot that of the
+        prompts.
+        """
+        found = self.known.get(name)
+        if found is not None and (name == REFERENCE or name in self.walk.results):
+            return self.trials.of_thousand(found)
+        family = self.candidates[name].family if name in self.candidates else REFERENCE
+        return self.trials.expected(name, family)
+
+    def cheaper(self, names: Sequence[str]) -> list[str]:
+        """The candidates that cost clearly less than the reference, or an unknown amount."""
+        reference, costs = self.cost(REFERENCE), {name: self.cost(name) for name in names}
+        if reference is None:
+            return list(names)
+        most = reference * (1 - LEAST)
+        costs = {name: cost for name, cost in costs.items() if name not in self.refused}
+        return [name for name, cost in costs.items() if cost is None or cost < most]
+
+    def _true_answers(self) -> float:
+        """The units that can show a floor in the checked rows: by the truth, else as in the pilot."""
+        trials, truth = self.trials, self.trials.truth
+        if not trials.measure.exists:
+            return float(self.sampled)
+        if truth is not None:
+            numbers = [unit[0] for unit in trials.units[: self.sampled]]
+            wanted = truth.wanted(trials.arms.frozen.rows.take(pa.array(numbers, pa.int64())))
+            return float(sum(own.total() for own in wanted.values()))
+        pilot = self.known[REFERENCE]
+        counts = trials.counted(REFERENCE, pilot, pilot)
+        return sum(true for _, _, true in counts) / len(pilot.checked) * self.sampled
+
+    def _able(self, names: Sequence[str]) -> list[str]:
+        """The candidates that the checked rows can show to have the floor.
+
+        Raises:
+            PlanError: None of them; the message says how many rows would do.
+        """
+        trials, floor = self.trials, self.request.floor
+        if floor is None or not names or not trials.measure.bernoulli:
+            if isinstance(self.node, SemJoin) and floor is not None:
+                self.before = [
+                    f"power: {_PAIRS}; {option('units', 'row')} takes them for independent"
+                ]
+            return list(names)
+        tests, true = 2 * len(names), self._true_answers()
+        needed, rate = trials.measure.needed(floor, self.request.error / tests), true / self.sampled
+        what = "true answers" if trials.measure.exists else "rows"
+        line = (
+            f"power: {floor:g} is shown by {needed:,} {what} without an error ({tests} tests); "
+            f"{plural(self.sampled, 'checked row')} have {'about ' * (trials.truth is None)}{true:,.0f}"
+        )
+        rows = {
+            name: math.ceil(needed / rate) * trials.rows_of_call(name) for name in names if rate
+        }
+        able = [name for name in rows if trials.most(name) * rate >= needed]
+        if able:
+            self.before = [line]
+            few = f"; the input has {len(trials.units):,}"
+            self.refused |= {
+                name: f"it takes about {rows[name]:,} rows, as one of each call is checked{few}"
+                for name in names
+                if name not in able
+            }
+            return able
+        least = min(rows.values(), default=0)
+        if not least:
+            hint = "give rows of which some have an answer"
+        elif least > len(trials.units):
+            apart = f", or {option('units', 'row')}" * (min(map(trials.rows_of_call, names)) > 1)
+            hint = f"about {least:,} rows would do, and the input has {len(trials.units):,}{apart}"
+        else:
+            hint = f"check more rows: {option('sample', math.ceil(needed / rate))}"
+        raise PlanError(f"these rows cannot show an F1 of {floor:g}", there=line, hint=hint)
+
+    async def pilot(self) -> None:
+        """Observe the length of the answers of each family that might be cheaper, on a few rows; and what
+        candidates cost whose requests depend on answers.
+        """
+        await self._observe(REFERENCE, REFERENCE)
+        families: dict[str, list[str]] = {}
+        for name in self.cheaper(list(self.candidates)):
+            families.setdefault(self.candidates[name].family, []).append(name)
+        for family, names in families.items():
+            costs = {name: self.cost(name) for name in names}
+            known = {name: cost for name, cost in costs.items() if cost is not None}
+            for name in [min(known, key=lambda n: known[n])] if known else names:
+                await self._observe(name, family)
+
+    async def _observe(self, name: str, family: str) -> None:
+        trials = self.trials
+        wide = min(trials.rows_of_call(name), PILOT)
+        try:
+            found = await self._answers(name, max(min(PILOT, len(trials.units)) // wide, 1))
+            await trials.observed(name, family, found)
+        except BudgetReached:
+            raise
+        except SemgraphError as error:
+            if name == REFERENCE:
+                raise
+            self.refused[name] = str(error)
+            self.walk.results[name] = Shown("failed", str(error))
+            self.known.pop(name, None)  # its cost is not known
+
+    def _entries(self) -> list[Entry]:
+        """The candidates to try. Raises PlanError, or NothingToChoose with the reason."""
+        limit, reference = self.request.per_1000, self.cost(REFERENCE)
+        names = [name for name in self.candidates if name not in self.refused]
+        costs = {name: self.cost(name) or 0.0 for name in names}
+        if limit is not None:
+            names = [name for name in names if costs[name] <= limit]
+            if not names:
+                raise NothingToChoose(f"no candidate costs at most {dollars(limit)} for 1,000 rows")
+        elif not self.below:
+            names = self._able(self.cheaper(names))
+            least = min(costs.values(), default=reference or 0.0)
+            self.gained(
+                reference or 0.0, least, "the cheapest candidate", sure=not self.trials.measured
+            )
+        of = self.candidates
+        return [
+            Entry(name, costs[name], self.trials.most(name), of[name].family, of[name].risk)
+            for name in names
+        ]
+
+    def expected(self, name: str, units: int) -> float:
+        """The expected cost of a trial."""
+        return (self.cost(name) or 0.0) * units * self.trials.rows_of_call(name) / 1000
+
+    # The search
+
+    async def _answers(self, name: str, units: int, number: int = 0) -> StepTrial:
+        found = await self.trials.answers(name, units, number)
+        if number:
+            self.extra += found.cold
+        else:
+            self.known[name] = found
+        return found
+
+    async def _against_truth(self) -> None:
+        """Whether the reference itself is below the floor; then dearer candidates are tried as well."""
+        trials, floor = self.trials, self.request.floor
+        if trials.truth is None or floor is None:
+            return
+        found = await self._reference(min(_TWICE, self.sampled))
+        units = trials.counted(REFERENCE, found, None)
+        most = trials.measure.at_most(units, self.request.error)
+        if most < floor:
+            self.below = True
+            f1 = trials.measure.f1(units) or 0.0
+            where = f"F1 {f1:.3f} on {len(units)} rows, at most {most:.3f}"
+            self.before.append(f"the reference is itself below the floor: {where}")
+
+    async def _reference_twice(self) -> None:
+        """Compare the reference with itself. Raises PlanError if it agrees less than the floor."""
+        trials, units = self.trials, min(_TWICE, self.sampled)
+        if trials.truth is not None:
+            return
+        first = await self._answers(REFERENCE, units)
+        again = await self._answers(REFERENCE, units, 1)
+        self.agrees = trials.measure.f1(trials.counted(REFERENCE, again, first))
+        if self.agrees is not None and self.agrees < (self.request.floor or 0.0):
+            what = f"the reference agrees with itself only {self.agrees:.2f}"
+            raise PlanError(what, hint=f"a floor below it: {option('floor', f'{self.agrees:.2f}')}")
+
+    async def _reference(self, units: int) -> StepTrial:
+        """The reference's answers to at least so many units."""
+        known = self.known.get(REFERENCE)
+        if known is None or len(known.checked) < units:
+            self.afford(REFERENCE, self.expected(REFERENCE, units))
+            known = await self._answers(REFERENCE, units)
+        return known
+
+    async def counted(self, ask: Ask) -> Counted:
+        """Try a candidate over some rows, and count its answers."""
+        reference = None if self.trials.truth is not None else await self._reference(ask.units)
+        found = await self._answers(ask.name, ask.units)
+        units = self.trials.counted(ask.name, found, reference)
+        return Counted(units, cost=self.trials.of_thousand(found))
+
+    def follow(self, pilot: StepTuning) -> None:
+        """Take what a pilot over other rows has observed."""
+        self.trials.seen, self.trials.measured = pilot.trials.seen, pilot.trials.measured
+
+    def ends(self) -> tuple[float, float]:
+        """The cost of 1,000 rows by the reference, and by the cheapest candidate."""
+        reference = self.cost(REFERENCE) or 0.0
+        return reference, min((self.cost(n) or 0.0 for n in self.candidates), default=reference)
+
+    async def losses(self) -> list[Loss]:
+        """What the cheaper candidates lose over the drawn rows, from cheap to dear, and what they cost:
+        after the pilot, without those that cost more than one without a loss.
+        """
+        name, reference = self.node.step, await self._reference(self.sampled)
+        found = [Loss(name, REFERENCE, self.cost(REFERENCE), 1.0, len(reference.checked))]
+        least = math.inf
+        for each in sorted(self.cheaper(list(self.candidates)), key=lambda n: self.cost(n) or 0.0):
+            if (self.cost(each) or 0.0) >= least:
+                break
+            own = await self._answers(each, self.sampled)
+            units = self.trials.counted(each, own, reference)
+            loss = Loss(
+                name, each, self.trials.of_thousand(own), self.walk.measure.f1(units), len(units)
+            )
+            found.append(loss)
+            if loss.f1 == 1.0:
+                least = min(least, loss.cost or 0.0)
+        return found
+
+    # The result
+
+    def taken(self, name: str) -> Spent | None:
+        """The cost of the last trial of a candidate."""
+        return self.known[name].cold if name in self.known else None
+
+    def facts(self) -> dict[str, Any]:
+        """What was checked."""
+        return {"unit": self.trials.unit, "sample": self.trials.digest(self.sampled)}
+
+    def reference(self) -> Tried:
+        """The reference, measured against the truth if there is one."""
+        trials, found = self.trials, self.known.get(REFERENCE)
+        tried = Tried(
+            REFERENCE, {self.node.step: str(self.choice)}, "reference", cost=self.cost(REFERENCE)
+        )
+        if found is None:
+            return tried
+        units = () if trials.truth is None else trials.counted(REFERENCE, found, None)
+        least = trials.measure.at_least(units, self.request.error) if units else None
+        f1 = trials.measure.f1(units)
+        return replace(tried, f1=f1, at_least=least, units=len(units), spent=found.cold)
+
+    def promised(self, best: Tried) -> tuple[str, Sequence[str]]:
+        """What the test of a candidate promises, and what it assumes."""
+        trials, against = self.trials, "the truth" if self.trials.truth else ANSWERS
+        each = " of separate calls" if trials.unit == "call" else ""
+        promise = (
+            f"With a probability of at least {percent(self.request.confidence)} over the draw of these "
+            f"{best.units:,} rows{each}: F1 of {self.node.step} against {against} is at least {rounded_down(best.at_least)} "
+            "over rows like the input they were drawn from, with this model, these prompts and this implementation."
+        )
+        if trials.unit == "call":
+            return promise, ()
+        seen = trials.clusters(best.name, self.known[best.name], self.known.get(REFERENCE))
+        observed = f"; observed: {seen}" if seen else ""
+        what = "pairs of one row or call" if isinstance(self.node, SemJoin) else "rows of one call"
+        return promise, (f"It assumes that {what} fail independently{observed}.",)
+
+    async def compared(self, name: str) -> Comparison | None:
+        """The reference and a candidate over the rows that both have answered."""
+        pair = {each: self.known.get(each) for each in (REFERENCE, name)}
+        if None in pair.values():
+            return None
+        trials = self.trials.common({n: own for n, own in pair.items() if own is not None})
+        quality = self.trials.arms.scored({n: [Attempt(trial)] for n, trial in trials.items()})
+        arms = [
+            Arm(n, self.record.request.arms[n].changes, (trial,), quality[n])
+            for n, trial in trials.items()
+        ]
+        return self.record.comparison(arms, reference=REFERENCE, **self.trials.arms.facts())
