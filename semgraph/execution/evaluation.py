@@ -123,15 +123,13 @@ def _unchanged(batch: Batch) -> Batch:
 
 
 class Evaluation:
-    """Computes the rows of physical nodes: an `ExecutionContext`.
+    """Computes the rows of physical nodes: an `ExecutionContext`. As an async context manager it
+    cancels all running tasks at the end. Windows have a span. Earlier `replies` about the same
+    windows are reused. No commit waits for the rows of an evaluation that runs `ahead`.
 
-    Use it as an async context manager: leaving it cancels all running tasks. Windows have a span.
-    Earlier `replies` about the same windows are reused, by request, and new ones added. No commit
-    waits for the rows of an evaluation that runs `ahead`.
-
-    If `held`, counts and records are held back until `flush` names the input rows, or until the
-    end. If bad data in one of several windows ends the evaluation, nothing is counted or recorded,
-    because the windows are then computed one by one.
+    If `held`, counts and records wait until `flush` names the input rows, or until the end. If bad
+    data in one of several windows ends the evaluation, nothing is counted or recorded, because the
+    windows are then computed one by one.
     """
 
     def __init__(

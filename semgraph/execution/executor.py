@@ -708,17 +708,14 @@ def for_batches(windowing: Windowing) -> Windowing:
 def slices(
     windowing: Windowing, waves: Sequence[Wave], *, in_batches: bool = False
 ) -> Iterator[tuple[Wave, ...]]:
-    """Waves that run ahead together.
+    """Waves that run ahead together: first one window, so that the first commit comes soon, then
+    half of `ahead`, so that one slice can be computed while another is committed (a quarter if
+    windows are formed of the rows that are ready).
 
-    The first slice has one window, so that the first commit comes soon. The next slices have half
-    of `ahead` windows, so that one slice can be computed while another is committed; a quarter if
-    windows are formed of the rows that are ready.
-
-    Slices double until they reach that size if a failed row stops its partition, so that few
-    requests are wasted, and if windows are formed of the rows that are ready, so that few rows wait
-    for others. With requests in batches they have that size from the second slice on, because a
-    batch takes as long for few rows as for many. Recorded waves are together if they began at the
-    same time.
+    Slices double until then if a failed row stops its partition, so that few requests are wasted,
+    and if windows are formed of ready rows, so that few wait for others; but not with requests in
+    batches, which take as long for few rows as for many. Recorded waves are together if they began
+    at the same time.
     """
     slowly = (windowing.on_error == "stop" or windowing.by_readiness) and not in_batches
     most = max(windowing.ahead // (4 if windowing.by_readiness else 2), 1)

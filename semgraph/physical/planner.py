@@ -272,10 +272,9 @@ def sink_rows(sink: Sink) -> Node:
 def _after_writes(
     plan: LogicalPlan, nodes: list[Node], run_wide: frozenset[Node]
 ) -> frozenset[Node]:
-    """The nodes that depend on the run's writes, with all nodes above them.
-
-    A read depends on each write that shares a (label, property). A read over [L, r] is independent
-    of the merge of r into L if all rows of r are known beforehand. A loop depends on them as a whole.
+    """The nodes that depend on the run's writes, with all nodes above them, and loops as a whole. A
+    read depends on each write that shares a (label, property); one over [L, r] not on the merge of
+    r into L, if all rows of r are known beforehand.
     """
     after_writes: set[Node] = {
         node

@@ -62,10 +62,8 @@ def quote(name: str) -> str:
 def scalar_sql(
     scalar: Scalar, windowed: bool, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()
 ) -> str:
-    """SQL of a scalar.
-
-    Aggregates read rows in their own order, otherwise in `order`; ties are broken by the ordinal.
-    Aggregates of distinct values read them sorted. Window functions stay within the partition.
+    """SQL of a scalar. Aggregates read rows in their own order, otherwise in `order`, ties by the
+    ordinal; those of distinct values read them sorted. Window functions stay within the partition.
     The distinct values of a list are sorted: DuckDB's own order is that of a hash table.
     """
     tree = with_bound_fields(scalar.ast)

@@ -29,24 +29,18 @@ Alias = str | tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class Method:
-    """A method by which a search finds hits.
+    """A method by which a search finds hits: `equal` (a property equals the row's value),
+    `fulltext` (the store's BM25), `nearest` (raw cosine of the embedding) or `order` (no ranking:
+    `SearchQuery.order` decides).
 
-    Args:
-        via: `equal` (property equals the row's value), `fulltext` (the store's BM25), `nearest`
-            (raw cosine of the property's embedding), or `order` (no ranking: `SearchQuery.order`
-            decides).
-        prop: The property of the label; for `nearest` the embedded text property (`name`, not
-            `name_embedding`). Full text searches all properties of the first full-text index that
-            has this one.
-        column: The column of `rows` with the row's value: a scalar for `equal`, a string of words
-            for `fulltext` (already reduced to plain words, never query syntax; any word makes a
-            hit), a vector for `nearest`. Empty for `order`. A NULL, a text without words and a zero
-            vector have no hits.
-        above: For `nearest`: the similarity that a hit must exceed.
-        k: Maximum number of hits per row, after `where`; None for all.
-        rank: For `fulltext`: `overlap` reranks the store's best `ranked` hits by the `overlap` of
-            the row's words and the hits' texts, which becomes their score; ties by key. The query
-            must return all properties of the index.
+    `prop` is the property; for `nearest` the embedded text (`name`, not `name_embedding`). Full
+    text searches all properties of the first index that has it. The `column` of the rows has the
+    value: a scalar, plain words, of which any makes a hit, or a vector. A NULL, a text without
+    words and a zero vector have no hits. A similarity must exceed `above`.
+
+    There are at most `k` hits per row, after `where`; None: all. With the rank `overlap`, the
+    store's best `ranked` hits are reranked by the `overlap` of the row's words and their texts,
+    which becomes their score; ties by key. The query must then return all properties of the index.
     """
 
     via: Via
@@ -64,25 +58,20 @@ class Method:
 
 @dataclass(frozen=True)
 class SearchQuery:
-    """One search over a label, for all rows at once.
+    """One search over a label, for all rows at once. Each method ranks separately; the engine fuses
+    the rankings.
 
-    Args:
-        label: A node label or an edge type of the graph.
-        methods: The methods of finding hits. Each ranks separately; the engine fuses the rankings.
-        properties: The properties to return in addition to the key (and `source`, `target` of
-            edges). A vector property is returned only if named (`name_embedding`). `labels` are
-            sorted and never NULL, without the label itself; `attributes` are canonical JSON, `{}`
-            if there are none.
-        alias: The name of the hit in `where` and `order`.
-        where: Conjuncts over hit properties (`alias.prop`) and row columns that the store `takes`.
-            All must hold before k is counted.
-        partition: The column of `rows` with the partition value; a list column means several; None
-            means all. A NULL or an empty list has no hits.
-        ends: Nodes at an edge's ends: `source` or `target`, the name in `where`, and the properties
-            to return in addition to the key. They are in a struct column `#source` or `#target` of
-            the hit, which is NULL if the node does not exist.
-        order: For the method `order`: (property, descending) pairs; NULLs last; ties by key
-            ascending.
+    `properties` are returned in addition to the key (and `source`, `target` of edges); a vector
+    only if named (`name_embedding`). `labels` are sorted and never NULL, without the label itself;
+    `attributes` are canonical JSON, `{}` if there are none. `where` has conjuncts over properties
+    of the hit (`alias.prop`) and row columns that the store `takes`. All must hold before k is
+    counted.
+
+    The column `partition` has the row's partition, or a list of several; None means all. A NULL or
+    an empty list has no hits. `ends` are nodes at an edge's ends: `source` or `target`, the name in
+    `where`, and further properties. They are in a struct column `#source` or `#target` of the hit,
+    NULL if the node does not exist. The method `order` sorts by pairs of property and whether it
+    descends; NULLs last, ties by key.
     """
 
     label: str

@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +28,7 @@ from semgraph.extras import install, missing
 from semgraph.privacy import private_folder
 
 if TYPE_CHECKING:
+    import filelock
     import httpx2
 
 VERSION = "5.26.0"
@@ -226,13 +226,11 @@ def _prepare(home: Path) -> None:
         file.write(secrets.token_urlsafe(18))
 
 
-@contextmanager
-def _folder_lock(home: Path) -> Iterator[None]:
+def _folder_lock(home: Path) -> filelock.BaseFileLock:
     """A lock for whoever starts, stops or checks a server: a check is not taken for a server."""
     from filelock import FileLock
 
-    with FileLock(home / "manage.lock", timeout=_START_SECONDS + _STOP_SECONDS):
-        yield
+    return FileLock(home / "manage.lock", timeout=_START_SECONDS + _STOP_SECONDS)
 
 
 def _alive(home: Path) -> bool:
