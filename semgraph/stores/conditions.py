@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal
 
 import duckdb
@@ -81,14 +82,16 @@ class Test:
     op: Op
     args: tuple[Term, ...]
 
-    def walk(self) -> Iterator[Term]:
-        """This term and all terms below it."""
-        yield self
-        for arg in self.args:
-            yield from arg.walk() if isinstance(arg, Test) else (arg,)
-
 
 Term = Prop | Value | Test
+
+
+def parts_of(term: Term) -> Iterator[Term]:
+    """A term and all terms below it."""
+    yield term
+    for arg in term.args if isinstance(term, Test) else ():
+        yield from parts_of(arg)
+
 
 # DuckDB casts the operands of these to one type.
 _SAME_TYPE = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"})
@@ -181,12 +184,8 @@ def _are_literals(listed: exp.Array) -> bool:
     return bool(listed.expressions) and all(isinstance(i, exp.Literal) for i in listed.expressions)
 
 
-def _path(column: exp.Column) -> tuple[str, ...]:
-    return tuple(part.name for part in column.parts)
-
-
 def _prop(column: exp.Column, alias: Alias) -> Prop | None:
-    path = _path(column)
+    path = [part.name for part in column.parts]
     if alias == "":
         return Prop("", path[0]) if len(path) == 1 else None
     names = (alias,) if isinstance(alias, str) else alias
@@ -212,14 +211,10 @@ def read_all(
 
 def of_hit(terms: Sequence[Term], alias: str) -> tuple[Term, ...]:
     """The terms that read only the hit, not the nodes at its ends."""
-    return tuple(term for term in terms if all(part.var == alias for part in _props(term)))
-
-
-def _props(term: Term) -> Iterator[Prop]:
-    return (
-        part
-        for part in (term.walk() if isinstance(term, Test) else (term,))
-        if isinstance(part, Prop)
+    return tuple(
+        term
+        for term in terms
+        if all(part.var == alias for part in parts_of(term) if isinstance(part, Prop))
     )
 
 
@@ -375,12 +370,8 @@ def _is_plain_constant(value: Value) -> bool:
 
 def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:
     """The distinct values in the terms, in order."""
-    values: dict[Value, None] = {}
-    for term in terms:
-        for node in term.walk() if isinstance(term, Test) else (term,):
-            if isinstance(node, Value):
-                values[node] = None
-    return tuple(values)
+    parts = chain.from_iterable(map(parts_of, terms))
+    return tuple(dict.fromkeys(part for part in parts if isinstance(part, Value)))
 
 
 def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:

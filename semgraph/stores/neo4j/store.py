@@ -40,7 +40,7 @@ from semgraph.stores.base import (
     in_pieces,
     part_of,
 )
-from semgraph.stores.conditions import Prop, Test, read
+from semgraph.stores.conditions import Prop, parts_of, read
 from semgraph.stores.markers import history_of, window_of
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt, Records
@@ -172,9 +172,8 @@ class Neo4jStore:
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
         term = read(expr, alias)
-        parts = term.walk() if isinstance(term, Test) else (term,)
         return term is not None and not any(
-            isinstance(part, Prop) and part.name == "attributes" for part in parts
+            isinstance(part, Prop) and part.name == "attributes" for part in parts_of(term)
         )
 
     def observe(self, callback: Callable[[str], None] | None) -> None:

@@ -57,6 +57,8 @@ def looseness(element: PatternNode | PatternEdge, table: Table) -> int:
 class _Match:
     """A pattern, prepared for its rows, and the properties that its variables return."""
 
+    known: dict[str, tuple[str, Table]]  # the alias and the table of each variable
+
     def __init__(self, tables: Tables, query: MatchQuery, request: RequestRows) -> None:
         self.tables, self.query, self.request = tables, query, request
         self.graph = next(iter(tables.values())).graph
@@ -67,6 +69,13 @@ class _Match:
             for element, label in elements_of(self.graph, query.pattern)
             if element.var and label is not None
         }
+
+    def _prop(self, prop: Prop) -> tuple[str, Type]:
+        if not prop.var or prop.var not in self.known:
+            named = ", ".join(filter(None, self.known))
+            raise EngineError(f'a conjunct names "{prop.var}", which the pattern does not: {named}')
+        alias, table = self.known[prop.var]
+        return table.stored(prop.name, alias), table.type_of(prop.name)
 
     def stored(self, element: Element, table: Table, alias: str) -> list[str]:
         """The returned properties of an element, in SQL."""
@@ -125,20 +134,12 @@ class PatternMatch(_Match):
         super().__init__(tables, query, request)
         self.elements = query.pattern.fixed
         self.tables_of = [tables[element.label] for element in self.elements]
-        self.place = {element.var: i for i, element in enumerate(self.elements) if element.var}
+        self.known = {e.var: (f"t{i}", self.tables_of[i]) for i, e in enumerate(self.elements)}
         self.conditions = [
             *self._props(),
             *self._joins(),
             *request.conjuncts(query.where, None, self._prop),
         ]
-
-    def _prop(self, prop: Prop) -> tuple[str, Type]:
-        if prop.var not in self.place:
-            raise EngineError(
-                f'a conjunct names "{prop.var}", which the pattern does not: {", ".join(self.place)}'
-            )
-        i = self.place[prop.var]
-        return self.tables_of[i].stored(prop.name, f"t{i}"), self.tables_of[i].type_of(prop.name)
 
     def _props(self) -> list[str]:
         tests = ["s.q = r.q"] if self.parts else []
@@ -266,6 +267,10 @@ class VariablePaths(_Match):
             + named(node, f"t{place}", tables[node.label], request)
             for place, edge, node in self._rest
         }
+        self.known = {n.var: (f"t{i}", self._table(i)) for i, n in enumerate(self.nodes[:2])}
+        for place, edge, node in self._rest:
+            self.known[edge.var] = f"e{place}", tables[edge.label]
+            self.known[node.var] = f"t{place}", tables[node.label]
         self.where = request.conjuncts(query.where, None, self._prop)
 
     @property
@@ -281,18 +286,6 @@ class VariablePaths(_Match):
     def _table(self, place: int) -> Table:
         """The table of an end; of several the first, because they share what is read."""
         return self.tables[self.ends[place][0]]
-
-    def _prop(self, prop: Prop) -> tuple[str, Type]:
-        known = {
-            node.var: (f"t{place}", self._table(place)) for place, node in enumerate(self.nodes[:2])
-        }
-        for place, edge, node in self._rest:
-            known |= {
-                edge.var: (f"e{place}", self.tables[edge.label]),
-                node.var: (f"t{place}", self.tables[node.label]),
-            }
-        alias, table = known[prop.var]
-        return table.stored(prop.name, alias), table.type_of(prop.name)
 
     @property
     def sql(self) -> str:
