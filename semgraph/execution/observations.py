@@ -184,9 +184,8 @@ class ObservationFile:
         create_private(self.path)
         database = sqlite3.connect(self.path, timeout=_LOCK_SECONDS)
         try:
-            database.execute(
-                "PRAGMA synchronous = OFF"
-            )  # a file that a power failure damages is replaced
+            # A file that a power failure damages is replaced.
+            database.execute("PRAGMA synchronous = OFF")
             columns = ", ".join(f"{name} REAL" for name in _COLUMNS)
             database.execute(
                 f"CREATE TABLE IF NOT EXISTS observed (key TEXT PRIMARY KEY, {columns})"

@@ -94,9 +94,8 @@ class RunRecord:
         self._open: dict[tuple[Path, str], _Part] = {}
         self._parts: dict[Path, int] = {}
         self._facts: dict[str, Any] = {}
-        self._entered = self._kept = (
-            0  # the number of tables, and how many of them are in the pending file
-        )
+        # The number of tables, and how many of them are in the pending file.
+        self._entered = self._kept = 0
         self._since: int | None = None
         self._until = 0
         self._ids: list[int] = []  # ids of rows whose sources are not entered yet

@@ -286,9 +286,8 @@ def without_nul(
 def _places(column: Any) -> list[int]:
     """The indices of the values with a NUL, including NULs inside lists and structs."""
     if pa.types.is_string(column.type):
-        found = pc.match_substring(
-            column, "\0"
-        ).combine_chunks()  # an empty chunk crashes pyarrow 25
+        # An empty chunk crashes pyarrow 25.
+        found = pc.match_substring(column, "\0").combine_chunks()
         places: list[int] = pc.indices_nonzero(found).to_pylist()
         return places
     if not pa.types.is_nested(column.type):

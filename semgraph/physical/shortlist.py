@@ -197,9 +197,8 @@ def _vectors(
 
     def scores(which: Numbers) -> Numbers:
         cosines = mine[which] @ others.T
-        return np.where(
-            np.isnan(cosines), np.inf, cosines
-        )  # a vector without a direction: the statement decides
+        # Of a vector without a direction the statement decides.
+        return np.where(np.isnan(cosines), np.inf, cosines)
 
     return _Compared(left, step, scores, above - _CLOSE, _CLOSE)
 
