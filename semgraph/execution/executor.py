@@ -217,9 +217,7 @@ class Executor:
             sinks = without(sinks, self._fail(row.failure() for row in unwritten))
 
     def _add_results(self, results: Mapping[str, Batch]) -> None:
-        """Add the rows of a wave to the results. A result that derives from no input row is computed
-        completely in each wave: the last one replaces earlier ones.
-        """
+        """Add the rows of a wave to the results; what derives from no input row is replaced."""
         for name, batch in results.items():
             if batch.has_input_rows:
                 self.outcome.add(name, batch.table)
@@ -454,8 +452,7 @@ class Executor:
         return windows
 
     async def _recompute_ahead(self, slice_: Slice, windows: Sequence[Window]) -> None:
-        """Recompute the nodes that run ahead for windows that have lost rows or were joined,
-        because their rows may depend on each other. Nothing is counted twice.
+        """Recompute what runs ahead for windows that lost rows or were joined; count nothing twice.
         """
         changed = self._outdated(slice_, windows)
         if not changed:

@@ -45,9 +45,7 @@ class Seen:
 
 
 def key_of(plan: PhysicalPlan, node: Node, models: str) -> str:
-    """The key of a materialised node: its content without rows, its implementation, the window that
-    cuts its rows, and the models if it asks one.
-    """
+    """The key of a materialised node: content, implementation, window, and models if it asks."""
     parts = plan.nodes[node].content()
     if isinstance(node, Semantic):
         parts.append(f"models {models}")

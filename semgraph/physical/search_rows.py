@@ -301,9 +301,7 @@ class RowSearch:
 
 
 def _once(best: Sequence[tuple[_Hit, int]], k: int, *, fused: bool) -> list[_Result]:
-    """Each hit once, at most k per row. Hits of several methods are ranked by the sum of
-    1 / (rank + 1), hits of one method by its score.
-    """
+    """Each hit once, at most k per row, by the sum of 1 / (rank + 1), or of one method by score."""
     scores: dict[tuple[int, str], float] = defaultdict(float)
     firsts: dict[tuple[int, str], Pair] = {}
     for hit, rank in best:

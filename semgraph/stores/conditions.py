@@ -468,11 +468,8 @@ def _known(term: Test, name: str) -> tuple[Value, ...] | None:
     if term.op == "=" and isinstance(first, Value):
         first, others = others[0], [first]
     values = tuple(other for other in others if isinstance(other, Value))
-    return (
-        values
-        if isinstance(first, Prop) and first.name == name and len(values) == len(others)
-        else None
-    )
+    is_named = isinstance(first, Prop) and first.name == name
+    return values if is_named and len(values) == len(others) else None
 
 
 def _all_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:

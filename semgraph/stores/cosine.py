@@ -138,8 +138,7 @@ class Block:
 
 
 class Int8Block(Block):
-    """The vectors of a large partition in a quarter of the memory: int8 values, with one scale per
-    vector. They propose the best; `exact` reads the stored vectors.
+    """A large partition in a quarter of the memory: int8 with a scale per vector proposes the best.
     """
 
     _kind = "i1"

@@ -484,12 +484,9 @@ def prepare_merge(graph: Graph, write: Merging) -> PreparedMerge:
             columns[name] = typed(array, label.columns[name], what, keys)
         else:
             vectors[name] = vectors_of(array, what)
-    labels, attributes = (
-        zip(keys, columns.pop(name).to_pylist(), strict=True)
-        if name in label.open & set(columns)
-        else ()
-        for name in ("labels", "attributes")
-    )
+    opened = {name: columns.pop(name).to_pylist() for name in label.open & set(columns)}
+    labels = zip(keys, opened.get("labels", ()), strict=False)  # none if the rows do not set them
+    attributes = zip(keys, opened.get("attributes", ()), strict=False)
     return PreparedMerge(
         graph,
         write,

@@ -109,8 +109,7 @@ class Bolt:
         return await self._patiently(within)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Retry while the connection fails, for `PATIENCE` seconds; not at an address that never
-        answered, nor a commit with unknown outcome. Raises StoreUnavailable.
+        """Retry a lost connection for `PATIENCE` seconds, if it may pass. Raises StoreUnavailable.
         """
         until, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
         while True:

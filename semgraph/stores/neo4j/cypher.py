@@ -232,11 +232,9 @@ class Conditions:
         ]
         if term.op in ("contains", "overlaps"):
             return self._of_lists(term, args, plain=plain)
-        return (
-            _OPERATORS[term.op](args)
-            if term.op in _OPERATORS
-            else f"({args[0]} {term.op.upper()} {args[1]})"
-        )
+        if term.op in _OPERATORS:
+            return _OPERATORS[term.op](args)
+        return f"({args[0]} {term.op.upper()} {args[1]})"
 
     def _of_lists(self, term: Test, args: list[str], *, plain: bool) -> str:
         first, second = args

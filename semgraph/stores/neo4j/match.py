@@ -102,16 +102,12 @@ class _PathText:
 
     def _labels(self, i: int) -> tuple[str, ...]:
         """The possible labels of an element; for a variable-length path the types of its edges."""
-        label = self.labels[i]
-        if self.variable_path is not None and i in (0, 2):
-            return path_ends(self.graph, self.query.pattern, self.variable_path)[i // 2]
-        return (
-            (label.name,)
-            if label is not None
-            else self.variable_path.labels
-            if self.variable_path
-            else ()
-        )
+        label, path = self.labels[i], self.variable_path
+        if path is not None and i in (0, 2):
+            return path_ends(self.graph, self.query.pattern, path)[i // 2]
+        if label is not None:
+            return (label.name,)
+        return path.labels if path is not None else ()
 
     def _begin(self) -> str:
         if self.first is None:

@@ -308,11 +308,9 @@ class Hits:
         pairs = ends(self.own) if self.label.kind == "edge" else ()
         if not pairs:
             partition = None if self.query.partition is None else self.graph.partition
-            hint = (
-                ""
-                if by_key(self.own, self.graph.key)
-                else self.indexes.hint("h", self.label.name, prop, partition)
-            )
+            hint = self.indexes.hint("h", self.label.name, prop, partition)
+            if by_key(self.own, self.graph.key):
+                hint = ""
             return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
         # A parameter names the partition: with its property, an index may tempt the planner to read
         # all of it for every row.

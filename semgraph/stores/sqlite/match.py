@@ -91,17 +91,12 @@ class _Match:
         edges = self._edges(con, chain.from_iterable(walks))
 
         def record(row: Sequence[Any], walk: Sequence[str]) -> list[Any]:
-            q, _, *properties = row
-            cells = iter(properties)
-            return [
-                q,
-                *(
-                    list(islice(cells, len(self.names[element.var])))
-                    if element.var in self.names
-                    else [edges[step] for step in walk]
-                    for element in self.query.pattern.variables
-                ),
-            ]
+            values, cells = list(row[:1]), iter(row[2:])
+            for element in self.query.pattern.variables:
+                names = self.names.get(element.var)
+                steps = [edges[step] for step in walk] if names is None else []
+                values.append(steps if names is None else list(islice(cells, len(names))))
+            return values
 
         def columns(
             label: Label, fields: Sequence[pa.Field[Any]], found: Sequence[Sequence[Any]]
@@ -224,20 +219,17 @@ class LabelScan:
         table, conditions = self.table, list(self.conditions)
         self.request.load(con)
         if self.partitions is not None:
-            rows = ((part,) for part in self.partitions)
-            parts = temporary(con, "#parts", ["part TEXT"], rows, unique="part")
+            listed = ((part,) for part in self.partitions)
+            parts = temporary(con, "#parts", ["part TEXT"], listed, unique="part")
             conditions.append(f"t.{table.partition} IN (SELECT part FROM {parts})")
         schema = scan_schema(table.graph, table.label.name, self.properties, dimensions)
         selected = ", ".join(table.stored(name) for name in schema.names)
-        source = (
-            f"temp.{self.request.table} r CROSS JOIN {table.name} t"
-            if self.conditions
-            else f"{table.name} t"
-        )
+        rows = f"temp.{self.request.table} r CROSS JOIN " if self.conditions else ""
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        found = con.execute(
-            f"SELECT {selected} FROM {source} {where} ORDER BY t.{table.key}{self.last}"
-        ).fetchall()
+        sql = (
+            f"SELECT {selected} FROM {rows}{table.name} t {where} ORDER BY t.{table.key}{self.last}"
+        )
+        found = con.execute(sql).fetchall()
         arrays = arrays_of(table, schema.names, found, dimensions)
         result = pa.Table.from_arrays(arrays, schema=schema)
         return without_left_out(result, [table.graph.key])
