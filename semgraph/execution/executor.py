@@ -452,8 +452,7 @@ class Executor:
         return windows
 
     async def _recompute_ahead(self, slice_: Slice, windows: Sequence[Window]) -> None:
-        """Recompute what runs ahead for windows that lost rows or were joined; count nothing twice.
-        """
+        """Recompute what runs ahead for windows that lost rows or were joined, counted once."""
         changed = self._outdated(slice_, windows)
         if not changed:
             return

@@ -138,8 +138,7 @@ class Block:
 
 
 class Int8Block(Block):
-    """A large partition in a quarter of the memory: int8 with a scale per vector proposes the best.
-    """
+    """A large partition in a quarter of the memory: int8 values propose, `exact` decides."""
 
     _kind = "i1"
     _ROWS = 1024  # larger products wake the threads of BLAS, which wait long on a busy machine

@@ -109,8 +109,7 @@ class Bolt:
         return await self._patiently(within)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Retry a lost connection for `PATIENCE` seconds, if it may pass. Raises StoreUnavailable.
-        """
+        """Retry a lost connection for `PATIENCE` seconds, if it may pass."""
         until, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
         while True:
             try:
