@@ -316,8 +316,7 @@ class Commits:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def write_rows(self, sinks: Sinks) -> list[Unwritten]:
-        """Write and record rows in one transaction, without markers; return what cannot be written.
-        """
+        """Write and record rows in one transaction, without markers; return the unwritten ones."""
         ready, unwritten = await self.with_vectors(sinks)
         unwritten = unwritten or await self._write(ready, None)
         if not unwritten:
