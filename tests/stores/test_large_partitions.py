@@ -61,8 +61,7 @@ def notes(values: np.ndarray, first: int = 0) -> WriteBatch:
 
 
 async def opened(path: Path, limit: int) -> SqliteStore:
-    store = SqliteStore(path)
-    store._caches_of_main.vectors.exact_up_to = limit
+    store = SqliteStore(path, exact_up_to=limit)
     await store.ensure(GRAPH, SIZE)
     return store
 

@@ -91,14 +91,16 @@ _MANY_ROWS = 2_000  # more run outside the event loop's thread
 
 class SqliteStore:
     """A store over one SQLite file, which is created with its folder if missing; ":memory:" keeps
-    all data in memory, only for this store. See `Store` for the contract of each method.
+    all data in memory, only for this store. See `Store` for the contract of each method. Partitions
+    with more vectors than `exact_up_to` are held in int8, in a quarter of the memory.
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    def __init__(self, path: str | PathLike[str], *, exact_up_to: int = 200_000) -> None:
         self.path = fspath(path)
+        self._exact_up_to = exact_up_to
         self._file = self._main = File(self.path, self.name)
         self._tables: Tables = {}
-        self._caches = self._caches_of_main = Caches()
+        self._caches = self._caches_of_main = Caches(exact_up_to)
         self._readers: dict[File, Caches] = {}  # connections that neither make nor change the file
         self._part = ""  # a description, if an earlier version recorded it as a part of a store
         self._attaching = Turns()
@@ -161,10 +163,10 @@ class SqliteStore:
         reader = File(self.path, self.name)
         reader.observer = self._main.observer
         await reader.open(self._check, reads=True)
-        self._readers[reader] = Caches()
+        self._readers[reader] = Caches(self._exact_up_to)
         if not await self._has(reader, tables):
             await reader.copy(self._check)
-            self._readers[reader] = Caches()
+            self._readers[reader] = Caches(self._exact_up_to)
         return reader
 
     async def _has(self, file: File, tables: Tables) -> bool:

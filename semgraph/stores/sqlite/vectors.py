@@ -149,11 +149,10 @@ class VectorCache(BlockCache[Block]):
     """The vectors of partitions; also, by table, the rows with a vector that cannot be compared."""
 
     limit = 1 << 29
-    # Vectors of a partition in float32: more are held in int8, in a quarter of the memory.
-    exact_up_to = 200_000
 
-    def __init__(self) -> None:
+    def __init__(self, exact_up_to: int) -> None:
         super().__init__()
+        self.exact_up_to = exact_up_to
         self.odd: dict[str, set[int]] = {}
 
     def blocks(
@@ -305,7 +304,7 @@ class TextCache:
 class Caches:
     """The caches of a store."""
 
-    def __init__(self) -> None:
-        self.vectors = VectorCache()
+    def __init__(self, exact_up_to: int) -> None:
+        self.vectors = VectorCache(exact_up_to)
         self.words = WordCache()
         self.texts = TextCache()
