@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from semgraph.errors import DataError, Fault
 from semgraph.expr.duckdb import ORDINAL, type_of
 from semgraph.expr.functions import overlap
 from semgraph.expr.row_scalars import Unsupported
@@ -152,7 +151,7 @@ class RowSearch:
         try:
             hits = [(q, self.stored + n) for q, n in pairs]
             passes = await self._column(self.node.where, hits, pa.bool_())
-        except (DataError, Fault):  # the statement defines with which error
+        except Exception:  # noqa: BLE001 - the statement defines with which error
             return None
         return list(compress(pairs, passes))
 
