@@ -18,7 +18,8 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 
 from semgraph.execution.observations import ObservationFile, Seen, key_of
-from semgraph.llm.tokens import OF_BATCH
+from semgraph.llm.base import LLM, Request, Usage
+from semgraph.llm.tokens import OF_BATCH, likely_tokens
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate, Round, loops_of
@@ -179,6 +180,21 @@ class CallEstimate(NamedTuple):
     seconds: Amount
 
 
+def answers(node: Semantic, items: float) -> float:
+    """The likely number of answers in a call about some items: of a group one, and of the pairs of a
+    block those that match.
+    """
+    return 1.0 if isinstance(node, SemAgg) else items**0.5 if isinstance(node, SemJoin) else items
+
+
+class FirstRequest(NamedTuple):
+    """The first request of an operator, its tokens, and the model that it goes to."""
+
+    request: Request
+    tokens: float
+    model: LLM
+
+
 # A number of rounds of a loop with equal bounds, and the estimator of each.
 _EqualRounds = tuple[int, "Estimator"]
 
@@ -195,7 +211,7 @@ class Estimator:
         counts: Rows of the store by label; None: unknown.
         windows: The number of windows of all partitions; without windows, the number of
             partitions.
-        tokens: Tokens of the first request of a node, if it depends only on the inputs.
+        first: The first request of a node, if it depends only on the inputs.
         around: For a round of a loop, the estimator of the enclosing plan.
         loop: The loop of this round.
         given: The rows of its last round.
@@ -208,7 +224,7 @@ class Estimator:
     models: str = ""
     counts: Mapping[str, int] | None = None
     windows: int = 1
-    tokens: Mapping[Node, float] | None = None
+    first: Mapping[Node, FirstRequest] = field(default_factory=dict)
     around: Estimator | None = None
     loop: Iterate | None = None
     given: Mapping[Node, Amount] = field(default_factory=dict)
@@ -422,9 +438,18 @@ class Estimator:
             price = OF_BATCH if node in self.batched_operators else 1.0
             return self._as_before(items, known, price)
         calls = Amount(expected.value, worse(items.kind, expected.kind))
-        own = (self.tokens or {}).get(node)
-        sent = Amount() if own is None else calls.times(own, "seen")
-        return CallEstimate(items, calls, sent, Amount(), Amount(), Amount())
+        return CallEstimate(items, calls, *self._by_first(node, items, calls), Amount())
+
+    def _by_first(self, node: Semantic, items: Amount, calls: Amount) -> list[Amount]:
+        """The tokens and dollars of calls, if all are like the first one."""
+        first = self.first.get(node)
+        if first is None or not calls.value:
+            return [Amount()] * 3
+        said = likely_tokens(first.request, answers(node, items.value / calls.value))
+        sent, answered = round(first.tokens * calls.value), round(said * calls.value)
+        price = first.model.dollars(Usage(sent, 0, answered))
+        priced = Amount() if price is None else Amount(price, "seen")
+        return [Amount(sent, "seen"), Amount(answered, "seen"), priced]
 
     @staticmethod
     def _as_before(items: Amount, seen: Seen, price: float) -> CallEstimate:

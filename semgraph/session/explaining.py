@@ -21,7 +21,7 @@ from semgraph.execution.runtime import batched_operators
 from semgraph.execution.windows import prepare
 from semgraph.explain import requests
 from semgraph.explain.algebra import algebra
-from semgraph.explain.estimates import Estimator, Forecast
+from semgraph.explain.estimates import Estimator, FirstRequest, Forecast
 from semgraph.explain.steps import as_data
 from semgraph.formats import plural
 from semgraph.llm.settings import OPTION
@@ -188,19 +188,19 @@ class Explanation:
         semantic = [node for node in walk(*physical.roots) if isinstance(node, Semantic)]
         if all(estimator.call_estimate(node).tokens_in.known for node in semantic):
             return estimator
-        return replace(estimator, tokens=await self._tokens(physical, inputs))
+        return replace(estimator, first=await self._first(physical, inputs))
 
-    async def _tokens(
+    async def _first(
         self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table]
-    ) -> Mapping[Node, float]:
-        """Tokens of the first prompts, by the model's tokenizer; none without a model."""
+    ) -> Mapping[Node, FirstRequest]:
+        """The first requests; none without a model."""
         try:
             llm = await self.resources.tokenizers(self.plan)
         except PlanError:
             return {}
         async with self.resources.opened_store(self.plan.graph) as store:
             now = datetime.now(UTC)
-            return await requests.tokens_of_inputs(physical, llm, store, inputs, now)
+            return await requests.requests_of_inputs(physical, llm, store, inputs, now)
 
     async def _queries(self, physical: PhysicalPlan) -> str:
         """The SQL of segments and the store's statements: for SQLite over an empty graph, for Neo4j
