@@ -521,7 +521,12 @@ class Forecast:
         `tokens_in`, `tokens_out`, `dollars`, `seconds`.
         """
         amounts = {"rows": self.estimator.rows(self._last[step])}
-        return amounts | (_summed(self._calls[step]) if step in self._calls else {})
+        return amounts | self.cost([step])
+
+    def cost(self, steps: Iterable[str]) -> dict[str, Amount]:
+        """The costs of some steps together; {} if none calls the model."""
+        calls = [call for step in steps for call in self._calls.get(step, ())]
+        return _summed(calls) if calls else {}
 
     def calls(self) -> dict[str, Amount]:
         """The calls of each step that calls the model."""

@@ -11,17 +11,18 @@ from typing import Any
 
 from semgraph.compare.comparison import Comparison, Evidence
 from semgraph.diff import Diff
-from semgraph.display import Drawing, as_html, as_text, exported, preformatted
+from semgraph.display import Drawing, as_html, as_text, exported
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
 from semgraph.formats import UNKNOWN, dollars, plural, shortened
 from semgraph.llm.base import LLM, Embedder, ModelSpec, Usage
 from semgraph.llm.endpoints import means
+from semgraph.llm.journal import Exchange
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
 from semgraph.logical.prompt import show
-from semgraph.provenance import FIXED, Lookup, parsed
+from semgraph.provenance import FIXED, AskedItem, Chain, Lookup, parsed
 from semgraph.render import chart, comparison
 from semgraph.render import diff as differences
 from semgraph.render import tuning as tuned
@@ -31,7 +32,7 @@ from semgraph.render.html.changes import changed
 from semgraph.render.html.data import RecordedRun
 from semgraph.render.html.graph import graph
 from semgraph.render.tables import Column, of_arrow, page_table
-from semgraph.render.why import evidence_lines
+from semgraph.render.why import evidence_lines, pairs, row_text, value_text
 from semgraph.tune.tuning import Tuning
 
 _ROWS, _PICTURES = 10, 3
@@ -46,7 +47,9 @@ Data = dict[str, Any]
 
 @as_html.register
 def _result_html(result: Result) -> str:
-    """The cost on a line, the first rows of each table, the items of each step."""
+    """The cost on a line, the first rows of each table (the first one that has any is open), the
+    graph, and the items of each step.
+    """
     total = result.meter.total()
     reused = f" (+{total.calls_journal:,} from the journal)" if total.calls_journal else ""
     facts = [
@@ -59,6 +62,7 @@ def _result_html(result: Result) -> str:
         facts.append(
             f"{result.committed:,} of {result.members:,} committed, {result.skipped:,} skipped"
         )
+    first = next((name for name in result.tables if result.count(name)), None)
     graphs, steps = ([], []) if result.record is None else _recorded(Run(result.record))
     return rendered(
         "notebook.html.j2",
@@ -67,7 +71,10 @@ def _result_html(result: Result) -> str:
         failed=f"{len(result.failed):,} failed" if result.failed else "",
         notes=(*result.notes, *((result.stopped,) if result.stopped else ())),
         graphs=graphs,
-        tables=[_table(result, name) | {"folded": bool(graphs)} for name in result.tables],
+        tables=[
+            _table(result, name) | {"folded": name != first and result.count(name) > 0}
+            for name in result.tables
+        ],
         steps=steps,
     )
 
@@ -110,7 +117,7 @@ def _row(items: list[Mapping[str, Any]], lookup: Lookup) -> Data:
     return {
         "about": shortened(_plain(parsed(items[0].get("left"))), _BRIEF),
         "answers": shortened("; ".join(map(_answer, items)), _BRIEF),
-        "calls": [_call(call, lookup) for call in calls],
+        "calls": [_call(call, lookup(call)) for call in calls],
     }
 
 
@@ -121,8 +128,7 @@ def _answer(item: Mapping[str, Any]) -> str:
     return _plain(answers) or "(empty)"
 
 
-def _call(call: str, lookup: Lookup) -> Data:
-    exchange = lookup(call)
+def _call(call: str, exchange: Exchange | None) -> Data:
     if exchange is None:
         return {"id": call}
     reply, usage = exchange.reply, exchange.reply.usage
@@ -201,7 +207,31 @@ def _evidence_text(value: Evidence) -> str:
 
 @as_html.register
 def _evidence_html(value: Evidence) -> str:
-    return preformatted(_evidence_text(value), wrapped=True)
+    title, rows = f"{value.variant}, trial {value.trial}", [*map(_asked, value.asked)]
+    step = {"name": title, "count": "" if rows else "sent no request about it", "rows": rows}
+    return rendered("notebook.html.j2", first=[f"row {pairs(r)}" for r in value.rows], steps=[step])
+
+
+def _asked(item: AskedItem) -> Data:
+    """An item that opens to its calls."""
+    both = [each for each in (item.left, item.right) if each not in (None, {}, "")]
+    answers = f"failed: {item.error}" if item.error else row_text(item.answers)
+    return {
+        "about": shortened(" beside ".join(map(value_text, both)), _BRIEF),
+        "answers": shortened(answers, _BRIEF),
+        "calls": [_call(call, exchange) for call, exchange in item.calls],
+    }
+
+
+def chain_html(chain: Chain) -> str:
+    """The provenance of a row: its steps, newest first; each question opens to its calls."""
+    links = [k for i, k in enumerate(chain.links) if k.asked or i in (0, len(chain.links) - 1)]
+    steps = [
+        {"name": "← " * bool(i) + k.step, "count": row_text(k.row), "rows": [*map(_asked, k.asked)]}
+        for i, k in enumerate(links)
+    ]
+    other = f'"{chain.what}" is in {plural(len(chain.others), "more row")} of that step'
+    return rendered("notebook.html.j2", steps=steps, first=[other] if chain.others else [])
 
 
 @as_text.register

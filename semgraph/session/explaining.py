@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import APPROXIMATE, mark_empty, optimize
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
-from semgraph.render.explained import WIDTH, mermaid, tree
+from semgraph.render.explained import WIDTH, Outline, mermaid
 from semgraph.semantic.library import Library
 from semgraph.session.examples import Sample
 from semgraph.session.inputs import example_rows
@@ -56,7 +56,8 @@ class Explanation:
         run: A recorded run; its counts are shown next to the estimates.
         sample: The cost of some of the rows.
         width: Columns of the terminal.
-        expand: Whether the algebra includes the steps of called plans.
+        expand: The steps that are opened, to the steps of the plans that they call.
+        full: Whether all are; of the algebra, too.
     """
 
     plan: LogicalPlan
@@ -65,7 +66,8 @@ class Explanation:
     run: Run | None = None
     sample: Sample | None = None
     width: int = WIDTH
-    expand: bool = False
+    expand: Sequence[str] = ()
+    full: bool = False
 
     async def text(self, form: ExplainFormat) -> str:
         """The plan in one of the formats. No model is called. The store is read for `prompts`, and
@@ -77,7 +79,7 @@ class Explanation:
         """
         note = "" if self.run is None else _note(self.run, self.plan)
         if form == "algebra":
-            return algebra(self.plan, expand=self.expand)
+            return algebra(self.plan, expand=self.full)
         if form not in get_args(ExplainFormat):
             there = f"formats: {', '.join(get_args(ExplainFormat))}"
             raise PlanError(f'"{form}" is no format of explain', there=there)
@@ -119,9 +121,10 @@ class Explanation:
             if self.sample is not None:
                 data["sample"] = self.sample.as_data()
             return json.dumps(data, indent=1, ensure_ascii=False, default=str)
-        lines = [tree(physical, actual, forecast, names, self.width, note, batched, models)]
-        lines += [line for line in (skipped, engine) if line]
-        return "\n".join([*lines, *(self.sample.lines() if self.sample is not None else [])])
+        about = [line for line in (skipped, engine) if line]
+        about += self.sample.lines() if self.sample is not None else []
+        outline = Outline(physical, actual, forecast, batched, models, self.expand, self.full)
+        return outline.drawn(names, self.width, note, about)
 
     async def _pending(self, inputs: Mapping[str, pa.Table]) -> tuple[Mapping[str, pa.Table], str]:
         """The rows that a run would process, and a line on the rows that it would skip because the
