@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
 from semgraph.execution.observations import ObservationFile, Seen, key_of
-from semgraph.llm.base import LLM, Request, Usage
+from semgraph.llm.base import Usage
 from semgraph.llm.tokens import OF_BATCH, likely_tokens
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
@@ -32,6 +32,9 @@ from semgraph.physical.loops import RoundTable
 from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, RowEstimate
 from semgraph.semantic.implementation import Implementation, estimated
+
+if TYPE_CHECKING:
+    from semgraph.explain.requests import FirstPrompt
 
 _SPREAD = 1.96  # standard deviations on each side: 95 %
 _SIZES = 64  # all sizes up to this one are examined, then powers of two
@@ -187,14 +190,6 @@ def answers(node: Semantic, items: float) -> float:
     return 1.0 if isinstance(node, SemAgg) else items**0.5 if isinstance(node, SemJoin) else items
 
 
-class FirstRequest(NamedTuple):
-    """The first request of an operator, its tokens, and the model that it goes to."""
-
-    request: Request
-    tokens: float
-    model: LLM
-
-
 # A number of rounds of a loop with equal bounds, and the estimator of each.
 _EqualRounds = tuple[int, "Estimator"]
 
@@ -211,7 +206,7 @@ class Estimator:
         counts: Rows of the store by label; None: unknown.
         windows: The number of windows of all partitions; without windows, the number of
             partitions.
-        first: The first request of a node, if it depends only on the inputs.
+        first: The first prompts of nodes that depend only on the inputs.
         around: For a round of a loop, the estimator of the enclosing plan.
         loop: The loop of this round.
         given: The rows of its last round.
@@ -224,7 +219,7 @@ class Estimator:
     models: str = ""
     counts: Mapping[str, int] | None = None
     windows: int = 1
-    first: Mapping[Node, FirstRequest] = field(default_factory=dict)
+    first: Mapping[Node, FirstPrompt] = field(default_factory=dict)
     around: Estimator | None = None
     loop: Iterate | None = None
     given: Mapping[Node, Amount] = field(default_factory=dict)
@@ -443,9 +438,9 @@ class Estimator:
     def _by_first(self, node: Semantic, items: Amount, calls: Amount) -> list[Amount]:
         """The tokens and dollars of calls, if all are like the first one."""
         first = self.first.get(node)
-        if first is None or not calls.value:
+        if first is None or first.real is None or not calls.value:
             return [Amount()] * 3
-        said = likely_tokens(first.request, answers(node, items.value / calls.value))
+        said = likely_tokens(first.real, answers(node, items.value / calls.value))
         sent, answered = round(first.tokens * calls.value), round(said * calls.value)
         price = first.model.dollars(Usage(sent, 0, answered))
         priced = Amount() if price is None else Amount(price, "seen")

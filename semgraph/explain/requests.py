@@ -23,7 +23,6 @@ from semgraph.execution.evaluation import Evaluation
 from semgraph.execution.executor import batches_of_inputs
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Confinement, Wave, cut, prepare
-from semgraph.explain.estimates import FirstRequest
 from semgraph.expr.own_functions import plain_names
 from semgraph.expr.row_scalars import Unsupported
 from semgraph.expr.scalar import parse_scalar
@@ -82,14 +81,15 @@ def _named(paths: Sequence[str], prefix: str = "") -> pa.Table:
 
 @dataclass(frozen=True)
 class FirstPrompt:
-    """The messages of a step's first request. `real` is the request if they have values of a row;
-    otherwise they have column names.
+    """The messages of a step's first request to a model. `real` is the request if they have values of
+    a row; otherwise they have column names.
     """
 
     node: Semantic
     messages: Sequence[Message]
     tokens: int
     real: Request | None
+    model: LLM
 
 
 class _Closed:
@@ -108,17 +108,13 @@ class _Closed:
         raise DryRunEnded
 
 
-async def requests_of_inputs(
+async def prompts_of_inputs(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
-) -> dict[Node, FirstRequest]:
-    """The first requests that depend only on the inputs, by node; the store is not read."""
+) -> dict[Node, FirstPrompt]:
+    """The first prompts that depend only on the inputs, by node; the store is not read."""
     closed: Any = _Closed(store, "takes")
     prompts = await first_prompts(plan, llm, closed, inputs, now)
-    return {
-        each.node: FirstRequest(each.real, each.tokens, bound(llm, each.real.role))
-        for each in prompts
-        if each.real is not None
-    }
+    return {each.node: each for each in prompts if each.real}
 
 
 async def first_prompts(
@@ -141,7 +137,7 @@ async def first_prompts(
                 first = request or await _made_up(node, plan.model_call(node).implementation, model)
                 messages = _with_names(node.prompt.first) if first is None else first.messages
                 tokens = sum(model.count_tokens(message.content) for message in messages)
-                prompts.append(FirstPrompt(node, messages, tokens, request))
+                prompts.append(FirstPrompt(node, messages, tokens, request, model))
     return prompts
 
 

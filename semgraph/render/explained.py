@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,7 @@ from semgraph.render.tables import GAP, Column, fitting, folded, rows_of
 WIDTH = 100
 _NUMBERS = ("rows", "CPU", "calls", "tokens", "$")
 # The columns; those with the greatest number are dropped first where not all fit.
-_HEADS = {"step": 0, "asks": 2, "rows": 1, "CPU": 3, "calls": 0, "tokens": 0, "$": 0, "where": 4}
+_HEADS = {"asks": 2, "rows": 1, "CPU": 3, "calls": 0, "tokens": 0, "$": 0, "where": 4, "does": 0}
 # Their widths in notebooks.
 _PLACES = {
     "step": "10em", "does": "minmax(14em, 1fr)", "asks": "8em", "rows": "5.5em", "CPU": "4em", "calls": "3.5em",
@@ -41,18 +41,20 @@ Steps = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Line:
-    """A step with its cells by column, and the steps of the plan that it calls."""
+    """A step with its cells by column, and the lines of the plan that it calls."""
 
     path: str
-    cells: dict[str, str]
-    inner: list[Line]
+    depth: int
+    cells: Mapping[str, str]
+    inner: Sequence[Line] = ()
     open: bool = False
 
-    def shown(self, depth: int = 0) -> Iterator[tuple[int, Line]]:
-        """The line and those of open steps, with their depths."""
-        yield depth, self
-        for line in self.inner if self.open else ():
-            yield from line.shown(depth + 1)
+
+def _shown(lines: Iterable[Line], *, every: bool = False) -> Iterator[Line]:
+    for line in lines:
+        yield line
+        if line.open or every:
+            yield from _shown(line.inner, every=every)
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Outline:
     """
 
     plan: PhysicalPlan
-    actual: Actual | None = None
+    actual: Actual = field(default_factory=dict)
     forecast: Forecast | None = None
     batched: Collection[Node] = ()
     models: Mapping[str, str] = field(default_factory=dict)
@@ -80,94 +82,89 @@ class Outline:
     @cached_property
     def steps(self) -> Steps:
         """The steps as data, by name."""
-        steps = steps_of(self.plan, self.batched, self.models)
-        return {step["step"]: step for step in steps}
+        return {step["step"]: step for step in steps_of(self.plan, self.batched, self.models)}
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The lines of the plan's own steps. Raises PlanError if a step to open is none."""
+        """The lines of the plan's own steps. Raises PlanError if a step to open calls no plan."""
         lines = self._lines([*self.steps], "", self.plan.logical.document)
-        inside = dict.fromkeys(name[:i] for name in self.steps for i in _slashes(name))
+        calling = [line.path for line in _shown(lines, every=True) if line.inner]
         for name in self.expand:
-            if name not in inside:
-                known = among(name, inside, "steps that call a plan")
+            if name not in calling:
+                known = among(name, calling, "steps that call a plan")
                 raise PlanError(f'"{name}" is no step that calls a plan', **known)
         return lines
 
     def _lines(self, names: Sequence[str], prefix: str, document: Mapping[str, Any]) -> list[Line]:
         """The lines of some steps below a prefix, in the order of their plan."""
-        listed = [*(document.get("inputs") or ()), *(document.get("steps") or ())]
-        order = {name: i for i, name in enumerate(listed)}
-        groups: dict[str, list[str]] = {}
+        order = [*(document.get("inputs") or ()), *(document.get("steps") or ())]
+        groups: dict[str, list[str]] = {f"{prefix}{name}": [] for name in order}
         for name in names:
             groups.setdefault(prefix + name[len(prefix) :].partition("/")[0], []).append(name)
-        paths = sorted(groups, key=lambda path: order.get(path[len(prefix) :], len(order)))
+        inputs = self.plan.logical.inputs
         return [
-            self._line(path, groups[path]) for path in paths if prefix or self._acts(groups[path])
+            self._line(path, own, prefix.count("/"))
+            for path, own in groups.items()
+            if any(prefix or name in inputs or self.steps[name]["operators"] for name in own)
         ]
 
-    def _acts(self, names: Sequence[str]) -> bool:
-        """Whether some of these steps compute anything, or are inputs."""
-        return any(self.steps[n]["operators"] or n in self.plan.logical.inputs for n in names)
-
-    def _line(self, path: str, names: Sequence[str]) -> Line:
+    def _line(self, path: str, names: Sequence[str], depth: int) -> Line:
         if [*names] == [path]:
             step = self.steps[path]
             cells = {"asks": _asks(step), "does": self._does(step)}
-            return Line(path, cells | self._numbers(names, path), [])
-        call = self.plan.logical.called.get(path)
-        document = call.document if call is not None else {}
-        own = [self._line(path, [path])] if path in names else []
-        inner = self._lines([name for name in names if name != path], f"{path}/", document)
+            return Line(path, depth, cells | self._numbers(names, path))
+        call = self.plan.logical.called[path]
+        own = [self._line(path, [path], depth + 1)] if path in names else []
+        inside = [name for name in names if name != path]
         asking = [name.rpartition("/")[2] for name in names if self.steps[name]["semantic"]]
-        by = f"{call.by}: " if call is not None and call.by is not None else ""
-        does = by + first_sentence(document["doc"]) if document.get("doc") else by
-        cells = {"asks": ", ".join(dict.fromkeys(asking)), "does": does}
+        parts = [f"{call.by}:" if call.by else "", first_sentence(call.document.get("doc", ""))]
+        cells = {"asks": ", ".join(dict.fromkeys(asking)), "does": " ".join(filter(None, parts))}
+        results = {node.step: name for name, node in call.results.items()}
+        result = next((step for step in results if step in self.steps), "")
+        numbers = self._numbers(names, result)
+        if len(call.results) > 1 and numbers["rows"] not in {"", "?"}:
+            numbers["rows"] += f" {results[result]}"
+        inner = [*own, *self._lines(inside, f"{path}/", call.document)]
         opened = self.full or any(f"{name}/".startswith(f"{path}/") for name in self.expand)
-        results = call.results if call is not None else {}
-        result = next(((n, r.step) for n, r in results.items() if r.step in self.steps), None)
-        numbers = self._numbers(names, result[1] if result else "")
-        if result and results.keys() != {result[0]} and numbers["rows"] not in {"", "?"}:
-            numbers["rows"] += f" {result[0]}"
-        return Line(path, cells | numbers, [*own, *inner], opened)
+        return Line(path, depth, cells | numbers, inner, opened)
 
     def _numbers(self, names: Sequence[str], result: str) -> dict[str, str]:
         """The costs of some steps together, the rows of their result, and where they run."""
         steps = [self.steps[name] for name in names]
-        did = [self.actual[name] for name in names if name in self.actual] if self.actual else []
-        expected, counted = {}, _counted(did)
-        if self.forecast is not None:
-            expected = _expected(self.forecast.cost(names))
-            expected["rows"] = self.forecast.of(result)["rows"].text() if result else ""
-        if self.actual is not None and self.actual.get(result, {}).get("rows_out") is not None:
-            counted["rows"] = f"{self.actual[result]['rows_out']:,}"
-        texts = {
-            head: " / ".join(filter(None, (expected.get(head), counted.get(head))))
-            for head in _NUMBERS
-        }
-        windowed = self.plan.logical.windows is not None
+        expected = {} if self.forecast is None else _expected(self.forecast.cost(names))
+        counted = _counted([self.actual[name] for name in names if name in self.actual])
+        if result and self.forecast is not None:
+            expected["rows"] = self.forecast.of(result)["rows"].text()
+        if (rows := self.actual.get(result, {}).get("rows_out")) is not None:
+            counted["rows"] = f"{rows:,}"
         runs = {
             "model": any(step["semantic"] for step in steps),
             "embedder": any(step["embeds"] for step in steps),
             "store": any(step["store"] or self._written(step) for step in steps),
-            "in order": windowed and any(step["part"] == "ordered" for step in steps),
+            "DuckDB": any(one["why"] for step in steps for one in step["segments"]),
+            "in order": self.plan.logical.windows is not None
+            and any(step["part"] == "ordered" for step in steps),
         }
-        return texts | {"where": ", ".join(name for name, here in runs.items() if here)}
+        return {
+            head: " / ".join(filter(None, (expected.get(head), counted.get(head))))
+            for head in _NUMBERS
+        } | {"where": ", ".join(name for name, here in runs.items() if here)}
 
     def _written(self, step: Mapping[str, Any]) -> list[str]:
         writes = self.plan.logical.writes
         return [f"{s.keyword} {s.label.name}" for s in writes if of_sink(s) == step["step"]]
 
     def _does(self, step: Mapping[str, Any]) -> str:
-        """A step in words: its operators and what they read, ask and write."""
-        asked, written = _prompts(step), self._written(step)
+        """A step in words: its operators, and what they ask, read and write."""
+        asked = ", ".join(f"{each['prompt']}{_by_use(each)}" for each in step["semantic"])
+        written = self._written(step)
         loops = [
             f"iterate ≤ {loop['rounds']:,} rounds: {' → '.join([loop['as'], *loop['do']])}"
             for loop in step.get("loops", ())
         ]
-        operators = [] if step["store"] or loops else step["operators"]
         parts = [
-            " → ".join(operators) or ("input" if step["step"] in self.plan.logical.inputs else ""),
+            "" if step["store"] or loops else " → ".join(step["operators"]),
+            "input" if step["step"] in self.plan.logical.inputs else "",
             f"asks {asked}" if asked else "",
             *_reads(step),
             *loops,
@@ -176,27 +173,16 @@ class Outline:
         ]
         return " · ".join(filter(None, parts))
 
-    def columns(self) -> list[Column]:
-        """The columns of the lines, without empty ones."""
-        shown = [each for line in self.lines for each in line.shown()]
-        steps = ["  " * depth + line.path.rpartition("/")[2] for depth, line in shown]
-        columns = [Column("step", steps)] + [
-            Column(head, [line.cells[head] for _, line in shown], head in _NUMBERS, drop=drop)
+    def _columns(self, *, every: bool = False) -> list[Column]:
+        """The columns of the lines, without empty ones; what steps do is the last."""
+        lines = [*_shown(self.lines, every=every)]
+        steps = ["  " * line.depth + line.path.rpartition("/")[2] for line in lines]
+        columns = [
+            Column(head, [line.cells[head] for line in lines], head in _NUMBERS, drop=drop)
             for head, drop in _HEADS.items()
-            if head != "step"
         ]
-        return [c for c in columns if c.title == "step" or not {"", "?"}.issuperset(c.cells)]
-
-    def table(self, width: int) -> tuple[list[str], list[Column]]:
-        """The table as lines, and the columns that do not fit. What steps do fills the line."""
-        columns = self.columns()
-        texts = [line.cells["does"] for top in self.lines for _, line in top.shown()]
-        fitted, widths = fitting(columns, width - _DOES - GAP, whole=True)
-        left = max(_DOES, width - sum(widths) - GAP * len(widths))
-        does = Column("does", [_clauses(text, left) for text in texts])
-        space = min(does.width, left)
-        rows = rows_of([fitted[0], does, *fitted[1:]], [widths[0], space, *widths[1:]])
-        return [line.plain for line in rows], [c for c in columns if c not in fitted]
+        filled = [c for c in columns if not {"", "?"}.issuperset(c.cells) or c.title == "does"]
+        return [Column("step", steps), *filled]
 
     def drawn(
         self,
@@ -208,58 +194,49 @@ class Outline:
         """The outline as text, and for notebooks as foldable HTML; with the rules that acted, a note
         on the run, and more lines.
         """
-        table, dropped = self.table(width)
+        *columns, does = self._columns()
+        fitted, widths = fitting(columns, width - _DOES - GAP, whole=True)
+        left = max(_DOES, width - sum(widths) - GAP * len(widths))
+        does = Column("does", [_clauses(text, left) for text in does.cells])
+        places = [widths[0], min(does.width, left), *widths[1:]]
+        table = [line.plain for line in rows_of([fitted[0], does, *fitted[1:]], places)]
         head = _head(self.plan, width, self.batched)
         acting = {line.path for line in self.lines}
         idle = [s for s in self.plan.logical.document.get("steps") or () if s not in acting]
-        inside = [line for line in self.lines if line.inner and not line.open]
-        closed = next((n.path for n in sorted(inside, key=lambda line: not line.cells["asks"])), "")
-        every = command("--full", "full=True")
-        one = command(f"--expand {closed}", f'expand=["{closed}"]')
         about = [
             *([f"nothing to do: {', '.join(idle)}"] if idle else []),
-            *_replaced(self.plan),
             *_of_schema(self.plan),
-            *_on_duckdb(self.steps),
             *_large(self.steps),
-            *(
-                ["models: " + models_by_role(self.models)]
-                if len({*self.models.values()}) > 1
-                else ()
-            ),
+            *(["models: " + models_by_role(self.models)] if len({*self.models.values()}) > 1 else ()),
             *_estimated(self.forecast),
             *_was(self.actual),
             *([f"! {note}"] if note else []),
             *(["rewrites: " + ", ".join(rules)] if rules else []),
-        ]
-        hint = [f"inside a step: {one}; everything: {every}"] if closed else []
-        result = Drawing("\n".join([*head, *table, *about, *hint, *_left_out(dropped), *more]))
-        result.html = self._html(head, [*about, *more])
+        ]  # fmt: skip
+        inside = [line for line in self.lines if line.inner and not line.open]
+        inside.sort(key=lambda line: not line.cells["asks"])
+        hints = [f"inside a step: {_opening(inside[0].path)}"] if inside else []
+        hints += _left_out([column for column in columns if column not in fitted])
+        result = Drawing("\n".join([*head, *table, *about, *hints, *more]))
+        titles = [column.title for column in self._columns(every=True)]
+        outline = {"heads": ["step", "does", *titles[1:-1]], "lines": self.lines, "widths": _PLACES}
+        outline["numbers"] = _NUMBERS
+        result.html = rendered(
+            "notebook.html.j2", first=head, outline=outline, lines=[*about, *more]
+        )
         return result
 
-    def _html(self, head: Sequence[str], about: Sequence[str]) -> str:
-        every = [line for top in replace(self, full=True).lines for _, line in top.shown()]
-        heads = [
-            head
-            for head in ("step", "does", *[*_HEADS][1:])
-            if head in {"step", "does"} or any(line.cells[head] not in {"", "?"} for line in every)
-        ]
-        return rendered(
-            "notebook.html.j2",
-            first=head,
-            outline={"heads": heads, "lines": self.lines, "numbers": _NUMBERS, "widths": _PLACES},
-            lines=about,
-        )
+
+def _opening(step: str) -> str:
+    return command(
+        f"--expand {step}; everything: --full", f'expand=["{step}"]; everything: full=True'
+    )
 
 
 def _clauses(text: str, width: int) -> str:
     """The first clauses of a text, as many as fit, and `…` for the rest."""
     ends = [match.start() for match in re.finditer(r"[,:;] | · ", text[: width - 1])]
     return text if cell_len(text) <= width or not ends else f"{text[: ends[-1]]} …"
-
-
-def _slashes(name: str) -> list[int]:
-    return [i for i, letter in enumerate(name) if letter == "/"]
 
 
 def _expected(estimate: Mapping[str, Amount]) -> dict[str, str]:
@@ -314,30 +291,15 @@ def _reads(step: Mapping[str, Any]) -> list[str]:
 def _asks(step: Mapping[str, Any]) -> str:
     """The implementations of a step; for clusters, the algorithms."""
     hows = [f"{s['operator']} {s['how']}" for s in step["semantic"]]
-    return ", ".join(hows + [f"cluster {each['algorithm']}" for each in step["clusters"]])
+    return ", ".join(hows + [f"cluster {c['algorithm']}{_by_use(c)}" for c in step["clusters"]])
 
 
-def _prompts(step: Mapping[str, Any]) -> str:
-    """The prompts of a step, with the origin of the implementation and the model unless they are
-    defaults.
-    """
-    prompts = []
-    for each in step["semantic"]:
-        notes = [
-            *(["by use"] if each["why"] == "use" else []),
-            *([each["role"]] if each["role"] != "default" else []),
-            *(["batch"] if "batch" in each else []),
-        ]
-        prompts.append(each["prompt"] + (f" ({', '.join(notes)})" if notes else ""))
-    return ", ".join(prompts + ["(by use)" for c in step["clusters"] if c["why"] == "use"])
-
-
-def _replaced(plan: PhysicalPlan) -> list[str]:
-    return [
-        f"{step}: {call.by} in place of {call.plan} (use)"
-        for step, call in plan.logical.called.items()
-        if call.by is not None
-    ]
+def _by_use(each: Mapping[str, Any]) -> str:
+    """The origin of an implementation, and the model of a prompt, unless they are defaults."""
+    role = each.get("role", "default")
+    told = {"by use": each["why"] == "use", role: role != "default", "batch": "batch" in each}
+    notes = [note for note, holds in told.items() if holds]
+    return f" ({', '.join(notes)})" if notes else ""
 
 
 def _of_schema(plan: PhysicalPlan) -> list[str]:
@@ -346,13 +308,6 @@ def _of_schema(plan: PhysicalPlan) -> list[str]:
         return []
     drops = " drops the indexes that bear its names, then" if schema.drop else ""
     return [f"schema:{drops} makes what the graph needs and the store lacks, before the run"]
-
-
-def _on_duckdb(steps: Steps) -> list[str]:
-    names = [name for name, step in steps.items() if any(one["why"] for one in step["segments"])]
-    why = option("format", "queries")
-    what = f"on DuckDB, also over few rows ({why} shows why): "
-    return [what + ", ".join(names)] if names else []
 
 
 def _head(plan: PhysicalPlan, width: int, batched: Collection[Node]) -> list[str]:
@@ -403,9 +358,9 @@ def _estimated(forecast: Forecast | None) -> list[str]:
     return [f"estimated: {_calls(forecast)} · {tokens} · {money}", *([note] if unknown else [])]
 
 
-def _was(actual: Actual | None) -> list[str]:
+def _was(actual: Actual) -> list[str]:
     """The costs of a run."""
-    if actual is None:
+    if not actual:
         return []
     did = [step for step in actual.values() if step["operator"]]
     issued, sent, answered = (

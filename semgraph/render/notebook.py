@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +21,7 @@ from semgraph.llm.journal import Exchange
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
 from semgraph.logical.prompt import show
-from semgraph.provenance import FIXED, AskedItem, Chain, Lookup, parsed
+from semgraph.provenance import AskedItem, Chain, Lookup, asked_item
 from semgraph.render import chart, comparison
 from semgraph.render import diff as differences
 from semgraph.render import tuning as tuned
@@ -104,28 +103,29 @@ def _recorded(run: Run) -> tuple[list[Data], list[Data]]:
 
 
 def _step(step: str, items: Iterable[Mapping[str, Any]], lookup: Lookup) -> Data:
-    rows: dict[tuple[Any, str], list[Mapping[str, Any]]] = {}
+    rows: dict[tuple[Any, str], list[AskedItem]] = {}
     for item in items:
-        rows.setdefault((item.get("_m"), str(item.get("left"))), []).append(item)
+        key = item.get("_m"), str(item.get("left"))
+        rows.setdefault(key, []).append(asked_item(item, lookup))
     more = f", the first {_ROWS} here" if len(rows) > _ROWS else ""
-    first = [_row(items, lookup) for items in list(rows.values())[:_ROWS]]
+    first = [_asked(*items) for items in list(rows.values())[:_ROWS]]
     return {"name": step, "count": plural(len(rows), "row") + more, "rows": first}
 
 
-def _row(items: list[Mapping[str, Any]], lookup: Lookup) -> Data:
-    calls = dict.fromkeys(call for item in items for call in item.get("calls") or ())
+def _asked(*items: AskedItem) -> Data:
+    """The items of a row, which open to their calls."""
+    right = items[0].right if len(items) == 1 else None
+    both = [
+        row_text(each) if isinstance(each, Mapping) else value_text(each)
+        for each in (items[0].left, right)
+        if each not in (None, {}, "")
+    ]
+    answers = (f"no answer: {i.error}" if i.error else row_text(i.answers) for i in items)
     return {
-        "about": shortened(_plain(parsed(items[0].get("left"))), _BRIEF),
-        "answers": shortened("; ".join(map(_answer, items)), _BRIEF),
-        "calls": [_call(call, lookup(call)) for call in calls],
+        "about": shortened(" beside ".join(both), _BRIEF),
+        "answers": shortened("; ".join(answers), _BRIEF),
+        "calls": [_call(*call) for call in dict(c for i in items for c in i.calls).items()],
     }
-
-
-def _answer(item: Mapping[str, Any]) -> str:
-    if item.get("error"):
-        return f"no answer: {item['error']}"
-    answers = {n: value for n, value in item.items() if n not in FIXED and value is not None}
-    return _plain(answers) or "(empty)"
 
 
 def _call(call: str, exchange: Exchange | None) -> Data:
@@ -139,12 +139,6 @@ def _call(call: str, exchange: Exchange | None) -> Data:
             (role, shortened(text, _TEXT)) for role, text in (*texts, ("answer", reply.text))
         ],
     }
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_plain(inner)}" for name, inner in value.items())
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 # Comparisons
@@ -210,17 +204,6 @@ def _evidence_html(value: Evidence) -> str:
     title, rows = f"{value.variant}, trial {value.trial}", [*map(_asked, value.asked)]
     step = {"name": title, "count": "" if rows else "sent no request about it", "rows": rows}
     return rendered("notebook.html.j2", first=[f"row {pairs(r)}" for r in value.rows], steps=[step])
-
-
-def _asked(item: AskedItem) -> Data:
-    """An item that opens to its calls."""
-    both = [each for each in (item.left, item.right) if each not in (None, {}, "")]
-    answers = f"failed: {item.error}" if item.error else row_text(item.answers)
-    return {
-        "about": shortened(" beside ".join(map(value_text, both)), _BRIEF),
-        "answers": shortened(answers, _BRIEF),
-        "calls": [_call(call, exchange) for call, exchange in item.calls],
-    }
 
 
 def chain_html(chain: Chain) -> str:

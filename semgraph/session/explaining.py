@@ -21,7 +21,7 @@ from semgraph.execution.runtime import batched_operators
 from semgraph.execution.windows import prepare
 from semgraph.explain import requests
 from semgraph.explain.algebra import algebra
-from semgraph.explain.estimates import Estimator, FirstRequest, Forecast
+from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.explain.steps import as_data
 from semgraph.formats import plural
 from semgraph.llm.settings import OPTION
@@ -123,7 +123,7 @@ class Explanation:
             return json.dumps(data, indent=1, ensure_ascii=False, default=str)
         about = [line for line in (skipped, engine) if line]
         about += self.sample.lines() if self.sample is not None else []
-        outline = Outline(physical, actual, forecast, batched, models, self.expand, self.full)
+        outline = Outline(physical, actual or {}, forecast, batched, models, self.expand, self.full)
         return outline.drawn(names, self.width, note, about)
 
     async def _pending(self, inputs: Mapping[str, pa.Table]) -> tuple[Mapping[str, pa.Table], str]:
@@ -195,15 +195,15 @@ class Explanation:
 
     async def _first(
         self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table]
-    ) -> Mapping[Node, FirstRequest]:
-        """The first requests; none without a model."""
+    ) -> Mapping[Node, requests.FirstPrompt]:
+        """The first prompts; none without a model."""
         try:
             llm = await self.resources.tokenizers(self.plan)
         except PlanError:
             return {}
         async with self.resources.opened_store(self.plan.graph) as store:
             now = datetime.now(UTC)
-            return await requests.requests_of_inputs(physical, llm, store, inputs, now)
+            return await requests.prompts_of_inputs(physical, llm, store, inputs, now)
 
     async def _queries(self, physical: PhysicalPlan) -> str:
         """The SQL of segments and the store's statements: for SQLite over an empty graph, for Neo4j
