@@ -111,14 +111,16 @@ class Outline:
     def _line(self, path: str, names: Sequence[str], depth: int) -> Line:
         if [*names] == [path]:
             step = self.steps[path]
-            cells = {"asks": _asks(step), "does": self._does(step)}
+            name = path.rpartition("/")[2]
+            cells = {"step": name, "asks": _asks(step), "does": self._does(step)}
             return Line(path, depth, cells | self._numbers(names, path))
         call = self.plan.logical.called[path]
         own = [self._line(path, [path], depth + 1)] if path in names else []
         inside = [name for name in names if name != path]
         asking = [name.rpartition("/")[2] for name in names if self.steps[name]["semantic"]]
-        parts = [f"{call.by}:" if call.by else "", first_sentence(call.document.get("doc", ""))]
-        cells = {"asks": ", ".join(dict.fromkeys(asking)), "does": " ".join(filter(None, parts))}
+        name = path.rpartition("/")[2] + (f" = {call.by}" if call.by else "")
+        cells = {"step": name, "asks": ", ".join(dict.fromkeys(asking))}
+        cells["does"] = first_sentence(doc) if (doc := call.document.get("doc")) else ""
         results = {node.step: name for name, node in call.results.items()}
         result = next((step for step in results if step in self.steps), "")
         numbers = self._numbers(names, result)
@@ -157,15 +159,16 @@ class Outline:
     def _does(self, step: Mapping[str, Any]) -> str:
         """A step in words: its operators, and what they ask, read and write."""
         asked = ", ".join(f"{each['prompt']}{_by_use(each)}" for each in step["semantic"])
+        others = [name for name in step["operators"] if not name.startswith("sem_")]
         written = self._written(step)
         loops = [
             f"iterate ≤ {loop['rounds']:,} rounds: {' → '.join([loop['as'], *loop['do']])}"
             for loop in step.get("loops", ())
         ]
         parts = [
-            "" if step["store"] or loops else " → ".join(step["operators"]),
             "input" if step["step"] in self.plan.logical.inputs else "",
             f"asks {asked}" if asked else "",
+            "" if step["store"] or loops else " → ".join(others),
             *_reads(step),
             *loops,
             f"from {', '.join(step['reads'])}" if step["reads"] else "",
@@ -176,7 +179,7 @@ class Outline:
     def _columns(self, *, every: bool = False) -> list[Column]:
         """The columns of the lines, without empty ones; what steps do is the last."""
         lines = [*_shown(self.lines, every=every)]
-        steps = ["  " * line.depth + line.path.rpartition("/")[2] for line in lines]
+        steps = ["  " * line.depth + line.cells["step"] for line in lines]
         columns = [
             Column(head, [line.cells[head] for line in lines], head in _NUMBERS, drop=drop)
             for head, drop in _HEADS.items()
@@ -234,9 +237,10 @@ def _opening(step: str) -> str:
 
 
 def _clauses(text: str, width: int) -> str:
-    """The first clauses of a text, as many as fit, and `…` for the rest."""
+    """The first clauses of a text, as many as fit, and `…` for the rest; unless these are short."""
     ends = [match.start() for match in re.finditer(r"[,:;] | · ", text[: width - 1])]
-    return text if cell_len(text) <= width or not ends else f"{text[: ends[-1]]} …"
+    cut = cell_len(text) > width and ends[-1:] > [width // 3]
+    return f"{text[: ends[-1]]} …" if cut else text
 
 
 def _expected(estimate: Mapping[str, Amount]) -> dict[str, str]:

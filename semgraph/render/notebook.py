@@ -31,7 +31,7 @@ from semgraph.render.html.changes import changed
 from semgraph.render.html.data import RecordedRun
 from semgraph.render.html.graph import graph
 from semgraph.render.tables import Column, of_arrow, page_table
-from semgraph.render.why import evidence_lines, pairs, row_text, value_text
+from semgraph.render.why import evidence_lines, row_text, value_text
 from semgraph.tune.tuning import Tuning
 
 _ROWS, _PICTURES = 10, 3
@@ -203,7 +203,9 @@ def _evidence_text(value: Evidence) -> str:
 def _evidence_html(value: Evidence) -> str:
     title, rows = f"{value.variant}, trial {value.trial}", [*map(_asked, value.asked)]
     step = {"name": title, "count": "" if rows else "sent no request about it", "rows": rows}
-    return rendered("notebook.html.j2", first=[f"row {pairs(r)}" for r in value.rows], steps=[step])
+    return rendered(
+        "notebook.html.j2", first=[f"row {row_text(r)}" for r in value.rows], steps=[step]
+    )
 
 
 def chain_html(chain: Chain) -> str:

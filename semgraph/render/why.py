@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from semgraph.compare.comparison import Evidence
 from semgraph.formats import count, dollars, duration, plural, shortened
-from semgraph.logical.prompt import show
 from semgraph.provenance import UUID, AskedItem, Chain, Row
 from semgraph.render.tables import cell, clipped, hanging
 
@@ -129,6 +128,8 @@ def _item_lines(item: AskedItem, width: int, printed: set[str], *, messages: boo
         yield clipped(f"      beside {value_text(item.right)}", width)
     answer = f"failed: {item.error}" if item.error else row_text(item.answers)
     yield from hanging(f"      answer  {answer}", max(width, 40), _INDENT)
+    if not item.calls:
+        yield "      decided without a call"
     for call, exchange in item.calls:
         yield clipped(f"      {_call(call, exchange)}", width)
         if messages and exchange is not None and call not in printed:
@@ -144,36 +145,19 @@ def _call(call: str, exchange: Exchange | None) -> str:
     return f"call {call} · {exchange.model} · {tokens} · {duration(reply.seconds)} · {dollars(reply.dollars)}"
 
 
-def _messages(exchange: Exchange, indent: str, *, schema: bool = True) -> Iterator[str]:
+def _messages(exchange: Exchange, indent: str) -> Iterator[str]:
     for message in exchange.request.messages:
         yield f"{indent}── {message.role}"
         yield from (f"{indent}{line}" for line in message.content.splitlines())
-    if schema:
-        yield f"{indent}── schema  {exchange.request.schema}"
+    yield f"{indent}── schema  {exchange.request.schema}"
     yield f"{indent}── answer"
     yield from (f"{indent}{line}" for line in exchange.reply.text.splitlines())
 
 
 def evidence_lines(evidence: Evidence) -> Iterator[str]:
     """The rows of a comparison, then each question about them with its answer and exact prompt."""
-    for row in evidence.rows:
-        yield f"row {pairs(row)}"
-    if not evidence.asked:
-        yield f"  {evidence.variant} sent no request about it"
+    yield from (f"row {row_text(row)}" for row in evidence.rows)
+    asked = "" if evidence.asked else " sent no request about it"
+    yield f"← {evidence.variant}, trial {evidence.trial}{asked}"
     for item in evidence.asked:
-        right = item.right if isinstance(item.right, Mapping) else None
-        beside = f" beside {pairs(right)}" if right else ""
-        yield f"← {evidence.variant}, trial {evidence.trial}{beside}"
-        yield f"  answer  {f'failed: {item.error}' if item.error else pairs(item.answers)}"
-        if not item.calls:
-            yield "  decided without a call"
-        for call, exchange in item.calls:
-            yield f"  ← {_call(call, exchange)}"
-            if exchange is not None:
-                yield from _messages(exchange, "    ", schema=False)
-
-
-def pairs(row: Row) -> str:
-    """The values of a row on one line, keys as they are."""
-    values = {name: v for name, v in row.items() if v is not None and not name.startswith("_")}
-    return " · ".join(f"{name} {show(value)}" for name, value in values.items()) or "(nothing)"
+        yield from _item_lines(item, _TEXT, set(), messages=True)

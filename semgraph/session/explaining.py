@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from semgraph.compare.trial import partitions_read, snapshot
+from semgraph.display import command
 from semgraph.errors import PlanError, StoreUnavailable
 from semgraph.execution.executor import committed_rows
 from semgraph.execution.observations import ObservationFile
@@ -77,6 +78,8 @@ class Explanation:
             PlanError: The run belongs to another plan, or `prompts` needs rows.
             StoreUnavailable: The store does not answer.
         """
+        if self.expand and form != "tree":
+            raise PlanError(f"{form} opens no single step", hint=command("--full", "full=True"))
         note = "" if self.run is None else _note(self.run, self.plan)
         if form == "algebra":
             return algebra(self.plan, expand=self.full)

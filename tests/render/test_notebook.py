@@ -45,8 +45,7 @@ def test_a_row_opens_to_the_messages_that_were_sent(tmp_path: Path) -> None:
     shown = result(record=record.folder)._repr_html_()
     assert "<b>told</b> 1 row<" in shown
     assert (
-        "<details><summary>text “&lt;b&gt; or not” → pairs [“&lt;b&gt; or not”]</summary>"
-        in shown
+        "<details><summary>text “&lt;b&gt; or not” → pairs [“&lt;b&gt; or not”]</summary>" in shown
     )
     assert "<pre>Is it &lt;b&gt;?</pre>" in shown
     assert "100 → 7 tokens · 1.0 s" in shown
