@@ -101,24 +101,23 @@ class StepEstimates:
         """
         calls = sum(batch.calls for batch in batches.values())
         each = answers(self.node, sum(rows.items.num_rows for rows in self.rows) / max(calls, 1))
-        of_role: list[tuple[LLM, int, float, int]] = []  # tokens: sent, likely and most answered
+        likely, most = [], []
         for role, batch in batches.items():
             model, share = bound(self.llm, role), batch.calls / len(batch.first)
-            tokens = math.ceil(share * sum(prompt_tokens(model, r) for r in batch.first))
-            likely = share * sum(likely_tokens(request, each) for request in batch.first)
-            of_role.append((model, tokens, likely, batch.tokens_out))
-        likely = sum(likely for _, _, likely, _ in of_role)
-        times = 1.0 if answered is None else answered / max(likely, 1.0)
-        exact = getattr(self.node, "check", None) is None
+            sent = math.ceil(share * sum(prompt_tokens(model, r) for r in batch.first))
+            said = share * sum(likely_tokens(request, each) for request in batch.first)
+            said = said if answered is None else answered * batch.calls / calls
+            likely.append((model, Usage(sent, 0, math.ceil(said))))
+            most.append((model, Usage(sent, 0, batch.tokens_out)))
+        sums = (sum(getattr(u, kind) for _, u in likely) for kind in ("prompt", "completion"))
         return Estimate(
             name,
             calls,
-            sum(sent for _, sent, _, _ in of_role),
-            math.ceil(likely * times),
-            _sum(m.dollars(Usage(sent, 0, math.ceil(out * times))) for m, sent, out, _ in of_role),
-            planned=exact,
-            most_out=sum(most for *_, most in of_role),
-            most_dollars=_sum(m.dollars(Usage(sent, 0, most)) for m, sent, _, most in of_role),
+            *sums,
+            _sum(model.dollars(usage) for model, usage in likely),
+            planned=getattr(self.node, "check", None) is None,
+            most_out=sum(usage.completion for _, usage in most),
+            most_dollars=_sum(model.dollars(usage) for model, usage in most),
         )
 
     def _expected(self, name: str, costs: Sequence[Cost], seen: float | None) -> Estimate:
