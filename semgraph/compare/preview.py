@@ -109,11 +109,11 @@ class StepEstimates:
             said = said if answered is None else answered * batch.calls / calls
             likely.append((model, Usage(sent, 0, math.ceil(said))))
             most.append((model, Usage(sent, 0, batch.tokens_out)))
-        sums = (sum(getattr(u, kind) for _, u in likely) for kind in ("prompt", "completion"))
         return Estimate(
             name,
             calls,
-            *sums,
+            sum(usage.prompt for _, usage in likely),
+            sum(usage.completion for _, usage in likely),
             _sum(model.dollars(usage) for model, usage in likely),
             planned=getattr(self.node, "check", None) is None,
             most_out=sum(usage.completion for _, usage in most),

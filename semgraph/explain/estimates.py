@@ -433,18 +433,21 @@ class Estimator:
             price = OF_BATCH if node in self.batched_operators else 1.0
             return self._as_before(items, known, price)
         calls = Amount(expected.value, worse(items.kind, expected.kind))
-        return CallEstimate(items, calls, *self._by_first(node, items, calls), Amount())
+        sent, answered, paid = self._by_first(node, items, calls)
+        return CallEstimate(items, calls, sent, answered, paid, Amount())
 
-    def _by_first(self, node: Semantic, items: Amount, calls: Amount) -> list[Amount]:
+    def _by_first(
+        self, node: Semantic, items: Amount, calls: Amount
+    ) -> tuple[Amount, Amount, Amount]:
         """The tokens and dollars of calls, if all are like the first one."""
         first = self.first.get(node)
         if first is None or first.real is None or not calls.value:
-            return [Amount()] * 3
+            return Amount(), Amount(), Amount()
         said = likely_tokens(first.real, answers(node, items.value / calls.value))
         sent, answered = round(first.tokens * calls.value), round(said * calls.value)
         price = first.model.dollars(Usage(sent, 0, answered))
         priced = Amount() if price is None else Amount(price, "seen")
-        return [Amount(sent, "seen"), Amount(answered, "seen"), priced]
+        return Amount(sent, "seen"), Amount(answered, "seen"), priced
 
     @staticmethod
     def _as_before(items: Amount, seen: Seen, price: float) -> CallEstimate:
