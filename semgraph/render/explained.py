@@ -40,17 +40,17 @@ Steps = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Line:
+class StepLine:
     """A step with its cells by column, and the lines of the plan that it calls."""
 
     path: str
     depth: int
     cells: Mapping[str, str]
-    inner: Sequence[Line] = ()
+    inner: Sequence[StepLine] = ()
     open: bool = False
 
 
-def _shown(lines: Iterable[Line], *, every: bool = False) -> Iterator[Line]:
+def _shown(lines: Iterable[StepLine], *, every: bool = False) -> Iterator[StepLine]:
     for line in lines:
         yield line
         if line.open or every:
@@ -85,7 +85,7 @@ class Outline:
         return {step["step"]: step for step in steps_of(self.plan, self.batched, self.models)}
 
     @cached_property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[StepLine]:
         """The lines of the plan's own steps. Raises PlanError if a step to open calls no plan."""
         lines = self._lines([*self.steps], "", self.plan.logical.document)
         calling = [line.path for line in _shown(lines, every=True) if line.inner]
@@ -95,7 +95,9 @@ class Outline:
                 raise PlanError(f'"{name}" is no step that calls a plan', **known)
         return lines
 
-    def _lines(self, names: Sequence[str], prefix: str, document: Mapping[str, Any]) -> list[Line]:
+    def _lines(
+        self, names: Sequence[str], prefix: str, document: Mapping[str, Any]
+    ) -> list[StepLine]:
         """The lines of some steps below a prefix, in the order of their plan."""
         order = [*(document.get("inputs") or ()), *(document.get("steps") or ())]
         groups: dict[str, list[str]] = {f"{prefix}{name}": [] for name in order}
@@ -108,12 +110,12 @@ class Outline:
             if any(prefix or name in inputs or self.steps[name]["operators"] for name in own)
         ]
 
-    def _line(self, path: str, names: Sequence[str], depth: int) -> Line:
+    def _line(self, path: str, names: Sequence[str], depth: int) -> StepLine:
         if [*names] == [path]:
             step = self.steps[path]
             name = path.rpartition("/")[2]
             cells = {"step": name, "asks": _asks(step), "does": self._does(step)}
-            return Line(path, depth, cells | self._numbers(names, path))
+            return StepLine(path, depth, cells | self._numbers(names, path))
         call = self.plan.logical.called[path]
         own = [self._line(path, [path], depth + 1)] if path in names else []
         inside = [name for name in names if name != path]
@@ -128,7 +130,7 @@ class Outline:
             numbers["rows"] += f" {results[result]}"
         inner = [*own, *self._lines(inside, f"{path}/", call.document)]
         opened = self.full or any(f"{name}/".startswith(f"{path}/") for name in self.expand)
-        return Line(path, depth, cells | numbers, inner, opened)
+        return StepLine(path, depth, cells | numbers, inner, opened)
 
     def _numbers(self, names: Sequence[str], result: str) -> dict[str, str]:
         """The costs of some steps together, the rows of their result, and where they run."""
