@@ -46,7 +46,7 @@ from semgraph.semantic.context import Context, DryRun, DryRunEnded
 from semgraph.semantic.contract import Part, Rows
 from semgraph.semantic.dispatch import answer
 from semgraph.semantic.implementation import Implementation
-from semgraph.stores.base import Observable, Store
+from semgraph.stores.base import Store
 
 _TWO = 2  # number of made-up rows: enough to show several in one call
 
@@ -236,8 +236,6 @@ async def store_queries(
     The made-up values match no stored rows. `dimensions` is the length of made-up vectors.
     """
     statements: list[tuple[str, list[str]]] = []
-    if not isinstance(store, Observable):
-        return statements
     recorded: list[str] = []
     store.observe(recorded.append)
     try:
