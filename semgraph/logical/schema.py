@@ -102,6 +102,7 @@ class Draw:
         start: The property with the start of an edge's validity (`from` in `graph.yaml`).
         end: The property with the end of its validity (`to` in `graph.yaml`).
         sources: The property with the list of keys of the nodes from which an edge was learnt.
+        background: Whether rows of the label are behind the facts: a picture hides them until asked.
     """
 
     tag: ClassVar[str] = "Draw"
@@ -111,6 +112,7 @@ class Draw:
     start: str = ""
     end: str = ""
     sources: str = ""
+    background: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,14 +131,16 @@ class Graph:
 
     def drawn(self, name: str) -> Draw:
         """The properties of a label that a picture shows: those of the label itself, otherwise
-        those of the graph that the label has.
+        those of the graph that the label has. An edge at a background node is background.
         """
         own, label = self.draws.get(name, Draw()), self.labels[name]
+        behind = any(self.draws.get(end, own).background for end in (name, label.source, label.target))
         shown = {
             each.name: getattr(own, each.name) or getattr(self.draw, each.name)
             for each in fields(Draw)
         }
-        return Draw(**{name: prop for name, prop in shown.items() if prop in label.properties})
+        props = {name: prop for name, prop in shown.items() if prop in label.properties}
+        return Draw(**props, background=behind)
 
     @cached_property
     def canonical_text(self) -> str:

@@ -29,6 +29,7 @@ from semgraph.execution.record import (
     recorded_steps,
 )
 from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
+from semgraph.expr.types import Type
 from semgraph.logical.schema import Draw, Graph, Label
 from semgraph.meter import StepMetrics, split
 from semgraph.provenance import FIXED, Lookup, Row, as_text, parsed
@@ -95,12 +96,6 @@ def document(records: Sequence[Run]) -> Data:
         "articles": articles,
         "left_out": count(texts.left_out) if texts.left_out else "",
         "calls": {"texts": texts.all, "calls": texts.calls},
-        "graphs": {
-            drawn["number"]: drawn["facts"]
-            for article in articles
-            for section in article["sections"]
-            for drawn in section.get("graphs", ())
-        },
     }
 
 
@@ -375,8 +370,8 @@ class RecordedRun:
         if not facts:
             return []
         listed = facts.get("labels", {})
-        labels = {name: Label(name, each["kind"], {}, {}, {}) for name, each in listed.items()}
         draws = {name: Draw(**each["draw"]) for name, each in listed.items()}
+        labels = {name: _drawn_label(name, draws[name], each["kind"]) for name, each in listed.items()}
         key, partition = str(self.run.facts.get("key")), str(facts["partition"])
         graph = Graph("", key, partition, labels, Draw(**facts["draw"]), draws)
         drawn = pictures(self._tables(), graph)
@@ -412,6 +407,12 @@ class RecordedRun:
         """A setting of the run; a dash if it is unknown."""
         setting = (self.run.facts.get("settings") or {}).get(name)
         return str(setting["value"]) if isinstance(setting, Mapping) else UNKNOWN
+
+
+def _drawn_label(name: str, draw: Draw, kind: str) -> Label:
+    """A label with the properties that a picture shows."""
+    shown = [prop for prop in vars(draw).values() if isinstance(prop, str)]
+    return Label(name, "edge" if kind == "edge" else "node", dict.fromkeys(shown, Type("string")), {}, {})
 
 
 def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[Data]:
