@@ -36,15 +36,15 @@
 
   // Boxes
   const cut = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
-  const box = (item) => ({ left: item.x - item.wide / 2, right: item.x + item.wide / 2, top: item.y - item.up, bottom: item.y + item.down });
+  const box = (item, gap = 0) => ({ left: item.x - item.wide / 2 - gap, right: item.x + item.wide / 2 + gap, top: item.y - item.up - gap, bottom: item.y + item.down + gap });
   const apart = (items, width) => { // pushes boxes apart between the sides of the page; what remains moves down
     const inside = (item) => { item.x = Math.min(Math.max(item.x, item.wide / 2), Math.max(width - item.wide / 2, item.wide / 2)); };
     items.forEach(inside);
     for (let round = 0, moved = true; moved && round < 150; round++) {
       moved = false;
-      items.sort((a, b) => a.y - a.up - (b.y - b.up));
+      items.sort((a, b) => a.y - a.up - a.gap - (b.y - b.up - b.gap));
       for (let i = 0; i < items.length; i++) for (let j = i + 1; j < items.length; j++) {
-        const one = items[i], two = items[j], a = box(one), b = box(two);
+        const one = items[i], two = items[j], a = box(one, one.gap), b = box(two, two.gap);
         if (b.top >= a.bottom) break;
         if (!cut(a, b)) continue;
         moved = true;
@@ -97,7 +97,7 @@
     const times = [...new Set(edges.filter((e) => !kinds[e.kind].sign).flatMap((e) => [e.from, e.to]).filter(Boolean))].sort();
     const off = new Set(kinds.flatMap((kind, i) => (kind.behind ? [i] : [])));
     const state = { time: undefined, inside: [], near: null, kept: null };
-    let svg, items, drawn, width = 0;
+    let svg, items, drawn, weak = 0, width = 0;
 
     const arrow = (edge) => `${nodes[edge.ends[0]].name} ${edge.name || edge.label || "→"} ${nodes[edge.ends[1]].name}`;
     const holds = (edge) => {
@@ -128,15 +128,17 @@
       return { shown: shown.flatMap((yes, i) => (yes ? [i] : [])), ends };
     };
 
-    // Nodes and folded clusters: the smallest clusters are unfolded as long as all has room.
+    // Nodes and folded clusters: unfolded are those of a few nodes, and all if there is room.
     const folded = (shown) => {
       const top = state.inside.at(-1) ?? -1, members = new Map(), children = new Map();
+      let inside = 0;
       const child = (of, key) => { if (!children.has(of)) children.set(of, new Set()); children.get(of).add(key); };
       for (const n of shown) {
         if (n === state.near) continue;
         const chain = [];
         for (let c = nodes[n].in; c !== -1 && c !== top; c = clusters[c]) chain.push(c);
         if (chain.length ? clusters[chain.at(-1)] !== top : nodes[n].in !== top) continue;
+        inside++;
         chain.forEach((c, i) => { child(c, i ? `c${chain[i - 1]}` : `n${n}`); (members.get(c) || members.set(c, []).get(c)).push(n); });
         child(top, chain.length ? `c${chain.at(-1)}` : `n${n}`);
       }
@@ -145,7 +147,7 @@
       for (;;) {
         const closed = [...out].filter((key) => key[0] === "c").map((key) => Number(key.slice(1)));
         const next = closed.sort((a, b) => members.get(a).length - members.get(b).length)[0];
-        if (next === undefined || (out.size + children.get(next).size - 1 > SHOWN && members.get(next).length > 1)) break;
+        if (next === undefined || (inside > SHOWN && out.size > 1 && members.get(next).length > 3)) break;
         out.delete(`c${next}`);
         for (const key of children.get(next)) out.add(key);
       }
@@ -159,6 +161,7 @@
       item.name = title(item);
       item.lines = wrapped(item.name, lines);
       item.radius = item.cluster === undefined ? 9 : Math.min(12 + Math.sqrt(item.nodes.length), 30);
+      item.gap = items.length <= 24 ? 14 : 2; // room for the names of edges
       item.wide = Math.max(2 * item.radius + 8, ...item.lines.map((line) => wide(line, `600 ${FONT}`))) + 10;
       item.up = item.radius + 4;
       item.down = item.radius + 6 + LINE * item.lines.length;
@@ -200,32 +203,37 @@
     };
     const line = (group, a, b, aside, cls, all) => {
       const points = curve(a, b, aside), one = all.length === 1 && a.cluster === undefined && b.cluster === undefined;
-      const g = shape("g", group, { class: `edge ${cls}`, tabindex: "-1", role: "button" });
+      const g = shape("g", group, { class: `edge ${cls}${one ? "" : " many"}`, tabindex: "-1", role: "button" });
       shape("path", g, { d: path(points), class: "hit" });
       const drawn = shape("path", g, { d: path(points), class: "line" });
-      if (one) drawn.setAttribute("marker-end", `url(#arrow-${figure.dataset.graph})`);
-      else drawn.style.strokeWidth = 1 + Math.min(Math.log2(all.length + 1), 6);
+      if (one && !cls.includes("behind")) drawn.setAttribute("marker-end", `url(#arrow-${figure.dataset.graph})`);
+      else if (!one) drawn.style.strokeWidth = 1 + Math.min(Math.log2(all.length + 1), 6);
       return { g, a, b, points, edges: all };
     };
     const said = (edge) => [kinds[edge.kind].sign, arrow(edge), edge.text, edge.holds].filter(Boolean).join(" · ");
     const lines = (group, taken, ends) => {
-      const found = bundles(ends);
+      const folds = ({ one, two }) => one.cluster !== undefined || two.cluster !== undefined, all = bundles(ends);
+      const strong = all.filter(folds).sort((a, b) => b.edges.length - a.edges.length).slice(0, 3 * items.length);
+      const found = [...all.filter((each) => !folds(each)), ...strong];
+      weak = all.length - found.length;
       for (const { one, two, edges: all } of found) {
         const apart = one.cluster === undefined && two.cluster === undefined;
         const each = (apart ? all.map((tie) => [tie]) : [all]).map((some, n, { length }) => {
           const { a, b } = apart ? some[0] : { a: one, b: two }, edge = edges[some[0].i], numbers = some.map((tie) => tie.i);
-          const aside = (n - (length - 1) / 2) * (a === one ? 1 : -1), all = apart ? `kind-${kinds[edge.kind].colour}${holds(edge) === "ended" ? " ended" : ""}` : "kind-none";
-          const made = line(group, a, b, aside, all, numbers);
+          const aside = (n - (length - 1) / 2) * (a === one ? 1 : -1), behind = kinds[edge.kind].behind ? " behind" : "";
+          const cls = apart ? `kind-${kinds[edge.kind].colour}${holds(edge) === "ended" ? " ended" : ""}${behind}` : "kind-none";
+          const made = line(group, a, b, aside, cls, numbers);
           made.g.setAttribute("aria-label", apart ? said(edge).slice(0, 400) : `${counted(some.length, "edge")} between ${one.name} and ${two.name}`);
           if (apart) made.g.dataset.edge = numbers[0];
           return made;
         });
         drawn.push(...each);
       }
-      if (drawn.length > NAMED) return;
-      for (const { g, points, edges: [i, more] } of drawn) {
+      const facts = drawn.filter(({ edges: [i] }) => !kinds[edges[i].kind].behind);
+      if (facts.length > NAMED) return;
+      for (const { g, points, edges: [i, more] } of facts) {
         const name = more === undefined && edges[i].name !== edges[i].label ? brief(edges[i].name, 40) : "";
-        if (!name || kinds[edges[i].kind].behind) continue;
+        if (!name) continue;
         const half = wide(name, `10.5px ${FONT.slice(5)}`) / 2 + 2;
         const spot = free([0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78].map((t) => along(points, t)).map(([x, y]) => ({ left: x - half, right: x + half, top: y - 7, bottom: y + 7 })), taken);
         if (spot) shape("text", g, { x: ((spot.left + spot.right) / 2).toFixed(1), y: (spot.top + 10.5).toFixed(1) }, name);
@@ -268,13 +276,13 @@
       items = folded(front);
       const most = items.length <= 24 ? 8 : 3;
       for (const item of items) sized(item, most);
-      const tied = bundles(ends).reduce((sum, each) => sum + (each.one.cluster ?? each.two.cluster ?? undefined === undefined ? each.edges.length : 1), 0);
       drawn = [];
-      if (items.length) place(Math.min(tied, 3 * items.length));
+      const closed = items.filter((item) => item.cluster !== undefined).length;
+      if (items.length) place(closed ? items.length : Math.min(ends.length, 3 * items.length));
       svg?.remove();
       svg = shape("svg", scroll, { class: "graph", role: "group", "aria-label": figure.dataset.title });
-      shape("path", shape("marker", shape("defs", svg, {}), { id: `arrow-${figure.dataset.graph}`, viewBox: "0 0 9 9", refX: 8, refY: 4.5, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse" }), { d: "M0 0L9 4.5L0 9z" });
-      const taken = items.map(box), group = shape("g", svg, {});
+      shape("path", shape("marker", shape("defs", svg, {}), { id: `arrow-${figure.dataset.graph}`, viewBox: "0 0 9 9", refX: 8, refY: 4.5, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" }), { d: "M0 0L9 4.5L0 9z" });
+      const taken = items.map((item) => box(item)), group = shape("g", svg, {});
       const small = dots(shown.filter((n) => nodes[n].x === undefined), taken);
       items.push(...small);
       lines(group, taken, ends);
@@ -283,9 +291,9 @@
       const left = Math.min(0, ...all.map((each) => each.left)), top = Math.min(0, ...all.map((each) => each.top));
       const across = Math.max(width, ...all.map((each) => each.right)) - left, down = Math.max(40, ...all.map((each) => each.bottom)) - top + 6;
       for (const [name, value] of [["viewBox", `${left} ${top} ${across} ${down}`], ["width", across], ["height", down]]) svg.setAttribute(name, value);
-      const closed = items.filter((item) => item.cluster !== undefined).length;
-      status.textContent = `${counted(shown.length, "node")}, ${counted(ends.length, "edge")}${state.time === undefined ? "" : ` as of ${state.time}`}` +
-        (closed ? `; ${counted(closed, "cluster")} folded, a click or Enter opens one` : "") + (items.length ? "." : ": nothing to draw.");
+      const sum = (all, what) => counted(all.reduce((n, each) => n + each[`${what}s`].length, 0), what);
+      status.textContent = `${sum(items, "node")}, ${sum(drawn, "edge")}${state.time === undefined ? "" : ` as of ${state.time}`}` +
+        (closed ? `; ${counted(closed, "cluster")} folded, a click or Enter opens one` : "") + (weak ? `; ${weak} of their lines left out` : "") + (items.length ? "." : ": nothing to draw.");
       steps();
       if (before !== undefined && before !== false) svg.querySelectorAll(".node")[items.findIndex((item) => item.nodes[0] === before)]?.focus();
     };
@@ -308,7 +316,7 @@
       el("span", node.known ? ` ${node.label}` : ` ${node.label} not written by this run`, head, "quiet");
       for (const [name, value] of node.facts) { el("dt", name, list); el("dd", value, list); }
       const own = ties[n].filter((i) => !off.has(edges[i].kind) || !kinds[edges[i].kind].behind), rows = own.length && el("ul", null, told);
-      for (const i of own.sort((a, b) => edges[a].from < edges[b].from ? -1 : 1).slice(0, LISTED)) {
+      for (const i of own.sort((a, b) => kinds[edges[a].kind].behind - kinds[edges[b].kind].behind || (edges[a].from < edges[b].from ? -1 : 1)).slice(0, LISTED)) {
         const edge = edges[i], out = edge.ends[0] === n, row = el("li", `${out ? "→" : "←"} ${edge.name || edge.label} `, rows, holds(edge) === "ended" ? "quiet" : "");
         link(edge.ends[out ? 1 : 0], row);
         if (about(edge)) el("span", `: ${about(edge)}`, row);
@@ -341,6 +349,7 @@
       }
       told.replaceChildren();
       told.hidden = false;
+      told.scrollTop = 0;
       if (item && item.cluster === undefined) tellNode(item.nodes[0], item);
       else if (item) tellMany(`${counted(item.nodes.length, "node")} in a cluster`, [...item.nodes].sort((a, b) => ties[b].length - ties[a].length).slice(0, 12).map((n) => nodes[n].name), item.nodes.length - 12);
       else if (lit[0].edges.length === 1) tellEdge(edges[lit[0].edges[0]]);
@@ -416,7 +425,8 @@
     $(".controls").hidden = false;
     if (times.length > 1) {
       slider.closest("label").hidden = false;
-      slider.max = slider.value = times.length;
+      slider.max = times.length;
+      slider.value = times.length;
       const spell = () => { const text = state.time ?? "all times"; slider.setAttribute("aria-valuetext", text); slider.nextElementSibling.textContent = text; };
       slider.addEventListener("input", () => { state.time = times[slider.value]; spell(); redraw(); });
       spell();

@@ -20,7 +20,7 @@ _KINDS = 8  # number of label colours
 _ROWS = 500
 _SOURCES, _SOURCE = 5, 200  # sources of an edge, characters of each
 _TEXT = 1000  # characters of a text
-_ROUNDS = 150
+_ROUNDS = 100
 
 
 class Layout(NamedTuple):
@@ -94,7 +94,8 @@ def _springs(graph: Any) -> list[Point]:
     if len(graph) < 3:
         return [(0.0, 0.0)] if len(graph) == 1 else [(-0.6, 0.0), (0.6, 0.0)]
     start = nx.circular_layout(graph)
-    found = nx.forceatlas2_layout(graph, pos=start, max_iter=_ROUNDS, seed=1, strong_gravity=True, gravity=0.3)
+    rounds = min(_ROUNDS, 20 + 2 * len(graph))
+    found = nx.forceatlas2_layout(graph, pos=start, max_iter=rounds, strong_gravity=True, gravity=0.3)
     most = max(max(abs(x), abs(y)) for x, y in found.values()) or 1.0
     return [(float(x) / most, float(y) / most) for x, y in found.values()]
 
@@ -142,7 +143,8 @@ class _Drawing:
     def __init__(self, picture: Picture, keys: Sequence[str]) -> None:
         self.picture, self.all = picture, keys
         self.degree = Counter(k for e in picture.edges.values() for k in {e.source, e.target})
-        most = sorted(keys, key=lambda key: -self.degree[key])[:_NODES]
+        behind = {key for key, node in picture.nodes.items() if node.background}
+        most = sorted(keys, key=lambda key: (key in behind, -self.degree[key]))[:_NODES]
         self.keys = most if len(keys) > _NODES else keys
         self.place = {key: i for i, key in enumerate(self.keys)}
         drawn = (e for e in picture.edges.values() if {e.source, e.target} <= self.place.keys())
@@ -189,7 +191,8 @@ class _Drawing:
     def _colour(self, kind: Kind) -> int | str:
         if kind.signed:
             return kind.label
-        plain = kind.background or (kind.edge and not kind.label)
+        one = kind.edge and sum(each.edge for each in self.colour) == 1
+        plain = kind.background or one or (kind.edge and not kind.label)
         return "none" if plain else self.colour[kind] % _KINDS
 
     def _shape(self, kind: Kind) -> str:

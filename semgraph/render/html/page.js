@@ -81,7 +81,7 @@
     classList.toggle("more-left", rest > 1 && box.scrollLeft > 1);
     classList.toggle("more-right", rest > 1 && box.scrollLeft < rest - 1);
   };
-  const sized = new ResizeObserver((entries) => { for (const { target } of entries) hint(target.closest(".scroll")); });
+  const sized = new ResizeObserver((entries) => { for (const { target } of entries) if (target.isConnected) hint(target.closest(".scroll")); });
   for (const box of document.querySelectorAll(".scroll")) {
     box.addEventListener("scroll", () => hint(box), { passive: true });
     for (const each of [box, ...box.children]) sized.observe(each);
