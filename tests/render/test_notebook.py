@@ -61,7 +61,7 @@ def test_a_call_that_the_journal_lost_is_said_to_be(tmp_path: Path) -> None:
 def test_a_run_that_wrote_a_graph_shows_it_and_folds_its_tables(tmp_path: Path) -> None:
     shown = result(record=recorded(tmp_path).folder)._repr_html_()
     assert '<svg class="graph"' in shown
-    assert "Bob 1</tspan>" in shown
+    assert '"name":"Bob 1"' in shown
     assert "<details><summary><b>people</b>: 2 rows</summary>" in shown
 
 

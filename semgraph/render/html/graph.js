@@ -15,7 +15,7 @@
     return made;
   };
   const shape = (name, parent, attributes, text) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    const made = document.createElementNS(parent.namespaceURI, name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
     if (text) made.textContent = text;
     parent.append(made);
@@ -37,8 +37,9 @@
   // Boxes
   const cut = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
   const box = (item, gap = 0) => ({ left: item.x - item.wide / 2 - gap, right: item.x + item.wide / 2 + gap, top: item.y - item.up - gap, bottom: item.y + item.down + gap });
-  const apart = (items, width) => { // pushes boxes apart between the sides of the page; what remains moves down
+  const apart = (all, width) => { // pushes boxes apart between the sides of the page; what remains moves down
     const inside = (item) => { item.x = Math.min(Math.max(item.x, item.wide / 2), Math.max(width - item.wide / 2, item.wide / 2)); };
+    const items = [...all];
     items.forEach(inside);
     for (let round = 0, moved = true; moved && round < 150; round++) {
       moved = false;
@@ -91,13 +92,13 @@
   const start = (figure) => {
     const { kinds, clusters, nodes, edges } = JSON.parse(figure.querySelector(".graph-data").textContent);
     const $ = (name) => figure.querySelector(name);
-    const scroll = $(".scroll"), told = $(".told"), find = $(".find"), slider = $(".when"), status = $(".status"), trail = $(".trail");
+    const svg = $(".graph"), scroll = svg.parentElement, told = $(".told"), find = $(".find"), slider = $(".when"), status = $(".status"), trail = $(".trail");
     const ties = nodes.map(() => []);
     edges.forEach((edge, i) => { for (const end of new Set(edge.ends)) ties[end].push(i); });
     const times = [...new Set(edges.filter((e) => !kinds[e.kind].sign).flatMap((e) => [e.from, e.to]).filter(Boolean))].sort();
     const off = new Set(kinds.flatMap((kind, i) => (kind.behind ? [i] : [])));
     const state = { time: undefined, inside: [], near: null, kept: null };
-    let svg, items, drawn, weak = 0, width = 0;
+    let items, drawn, weak = 0, width = 0;
 
     const arrow = (edge) => `${nodes[edge.ends[0]].name} ${edge.name || edge.label || "→"} ${nodes[edge.ends[1]].name}`;
     const holds = (edge) => {
@@ -270,7 +271,7 @@
     const draw = () => {
       const now = Math.floor(scroll.clientWidth);
       if (now < 50) return;
-      const active = svg?.contains(document.activeElement) && Number(document.activeElement.dataset.node), before = active !== false && items?.[active]?.nodes[0];
+      const active = svg.contains(document.activeElement) && Number(document.activeElement.dataset.node), before = active !== false && items?.[active]?.nodes[0];
       width = now;
       const { shown, ends } = visible(), front = shown.filter((n) => nodes[n].x !== undefined);
       items = folded(front);
@@ -279,8 +280,7 @@
       drawn = [];
       const closed = items.filter((item) => item.cluster !== undefined).length;
       if (items.length) place(closed ? items.length : Math.min(ends.length, 3 * items.length));
-      svg?.remove();
-      svg = shape("svg", scroll, { class: "graph", role: "group", "aria-label": figure.dataset.title });
+      svg.replaceChildren();
       shape("path", shape("marker", shape("defs", svg, {}), { id: `arrow-${figure.dataset.graph}`, viewBox: "0 0 9 9", refX: 8, refY: 4.5, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" }), { d: "M0 0L9 4.5L0 9z" });
       const taken = items.map((item) => box(item)), group = shape("g", svg, {});
       const small = dots(shown.filter((n) => nodes[n].x === undefined), taken);
@@ -356,8 +356,8 @@
       else tellMany(each.getAttribute("aria-label"), lit[0].edges.slice(0, 12).map((i) => `${arrow(edges[i])}${about(edges[i]) && `: ${about(edges[i])}`}`), lit[0].edges.length - 12);
     };
     const clear = (all) => {
-      for (const each of svg?.querySelectorAll(".on, .dim") || []) each.classList.remove("on", "dim");
-      if (all) { state.kept = null; told.hidden = true; for (const each of svg?.querySelectorAll("[aria-pressed]") || []) each.removeAttribute("aria-pressed"); }
+      for (const each of svg.querySelectorAll(".on, .dim")) each.classList.remove("on", "dim");
+      if (all) { state.kept = null; told.hidden = true; for (const each of svg.querySelectorAll("[aria-pressed]")) each.removeAttribute("aria-pressed"); }
     };
     const focus = (n) => svg.querySelectorAll(".node")[items.findIndex((item) => item.nodes.length === 1 && item.nodes[0] === n)]?.focus();
     const go = (n) => { // to a node, if need be in its cluster
