@@ -87,6 +87,59 @@
     for (const each of [box, ...box.children]) sized.observe(each);
   }
 
+  // The lines of a plan: from each step, or from the closed called plan around it, to what reads it.
+  const shape = (parent, name, attributes) => {
+    const made = document.createElementNS(parent.namespaceURI, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return parent.appendChild(made);
+  };
+  const wire = (plan, n) => {
+    const svg = new DOMParser().parseFromString("<svg></svg>", "text/html").querySelector("svg"), boxes = new Map(), pairs = [];
+    plan.append(svg);
+    for (const box of plan.querySelectorAll(".box")) boxes.set(box.dataset.path, box);
+    for (const [path, box] of boxes) for (const from of JSON.parse(box.dataset.reads || "[]")) pairs.push([from, path]);
+    const seen = (path) => { // the step, or the outermost closed plan around it
+      for (let at = path.indexOf("/"); at >= 0; at = path.indexOf("/", at + 1)) {
+        const group = boxes.get(path.slice(0, at + 1));
+        if (group && !group.open) return group;
+      }
+      return boxes.get(path);
+    };
+    const draw = () => {
+      const base = plan.getBoundingClientRect(), all = [...boxes.values()].filter((box) => box.offsetParent);
+      const at = (box) => { const r = box.getBoundingClientRect(); return { left: r.left - base.left, right: r.right - base.left, top: r.top - base.top, bottom: r.bottom - base.top, x: (r.left + r.right) / 2 - base.left }; };
+      const places = new Map(all.map((box) => [box, at(box)])), done = new Set();
+      svg.replaceChildren();
+      svg.setAttribute("width", base.width);
+      svg.setAttribute("height", base.height);
+      shape(shape(shape(svg, "defs", {}), "marker", { id: `reads-${n}`, viewBox: "0 0 9 9", refX: 8, refY: 4.5, markerWidth: 7, markerHeight: 7, orient: "auto" }), "path", { d: "M0 0L9 4.5L0 9z" });
+      for (const [from, to] of pairs) {
+        const a = seen(from), b = seen(to), key = `${a?.dataset.path} ${b?.dataset.path}`;
+        if (!a || !b || a === b || done.has(key)) continue;
+        done.add(key);
+        const one = places.get(a), two = places.get(b), down = one.bottom < two.top, [start, end] = down ? [one.bottom, two.top - 1] : [one.top, two.bottom + 1];
+        const between = all.filter((box) => !box.contains(a) && !box.contains(b) && !a.contains(box) && !b.contains(box)).map((box) => places.get(box))
+          .filter((box) => box.top > Math.min(start, end) && box.bottom < Math.max(start, end) && box.left < Math.max(one.x, two.x) + 6 && box.right > Math.min(one.x, two.x) - 6);
+        let way = `C${one.x} ${(start + end) / 2} ${two.x} ${(start + end) / 2} ${two.x} ${end}`;
+        if (between.length) { // around what is between, on the nearer side
+          const left = Math.min(...between.map((box) => box.left)) - 12, right = Math.max(...between.map((box) => box.right)) + 12;
+          const x = Math.abs(left - one.x) + Math.abs(left - two.x) < Math.abs(right - one.x) + Math.abs(right - two.x) ? left : right, by = down ? 30 : -30;
+          way = `C${one.x} ${start + by} ${x} ${start} ${x} ${start + by}L${x} ${end - by}C${x} ${end} ${two.x} ${end - by} ${two.x} ${end}`;
+        }
+        const line = shape(svg, "path", { d: `M${one.x} ${start}${way}`, class: "reads", "marker-end": `url(#reads-${n})` });
+        line.ends = [a, b];
+      }
+    };
+    const light = (event) => {
+      const box = event.type === "pointerleave" ? null : event.target.closest(".box");
+      for (const line of svg.querySelectorAll(".reads")) line.classList.toggle("on", line.ends.includes(box));
+    };
+    for (const name of ["pointerover", "pointerleave", "focusin"]) plan.addEventListener(name, light);
+    plan.addEventListener("toggle", draw, true);
+    new ResizeObserver(draw).observe(plan);
+  };
+  document.querySelectorAll(".plan").forEach(wire);
+
   document.addEventListener("click", (event) => {
     const target = event.target;
     if (target.matches("button.open")) {
