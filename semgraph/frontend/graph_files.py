@@ -94,7 +94,10 @@ DRAW: Keys = {
 # The keys of a label's `draw`.
 LABEL_DRAW: Keys = {
     **DRAW,
-    "background": Key(kinds.plain(kinds.read_flag, {"type": "boolean"}), "whether a picture hides its rows until asked: episodes"),
+    "background": Key(
+        kinds.plain(kinds.read_flag, {"type": "boolean"}),
+        "whether a picture hides its rows until asked: episodes",
+    ),
 }
 _FIELDS = {"from": "start", "to": "end"}  # keys whose field in `Draw` has another name
 _DRAW, _LABEL_DRAW = (

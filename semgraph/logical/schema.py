@@ -134,7 +134,9 @@ class Graph:
         those of the graph that the label has. An edge at a background node is background.
         """
         own, label = self.draws.get(name, Draw()), self.labels[name]
-        behind = any(self.draws.get(end, own).background for end in (name, label.source, label.target))
+        behind = any(
+            self.draws.get(end, own).background for end in (name, label.source, label.target)
+        )
         shown = {
             each.name: getattr(own, each.name) or getattr(self.draw, each.name)
             for each in fields(Draw)

@@ -28,7 +28,9 @@ def rows(number: int, seed: int = 1) -> Iterator[tuple[str, dict[str, Any]]]:
     draw, towns = random.Random(seed), max(1, number // 25)
     people = number - 2 * towns
     named = [f"{draw.choice(_PERSON)} {draw.choice(_PLACE)}son {i}" for i in range(people)]
-    named += [f"{draw.choice(_PLACE)} {what} {i}" for what in ("Town", "Works") for i in range(towns)]
+    named += [
+        f"{draw.choice(_PLACE)} {what} {i}" for what in ("Town", "Works") for i in range(towns)
+    ]
     for i, name in enumerate(named):
         yield "Entity", {"uuid": f"n{i}", "name": name, "summary": f"{name} is known."}
     for k in range(number * 3 // 2):
@@ -57,4 +59,6 @@ def page_of(number: int) -> str:
     for label, row in rows(number):
         labels.setdefault(label, []).append(row | {"group_id": "towns"})
     graph = read_graph(plans_folder() / "graph.yaml")
-    return graph_page([(label, pa.Table.from_pylist(each)) for label, each in labels.items()], graph)
+    return graph_page(
+        [(label, pa.Table.from_pylist(each)) for label, each in labels.items()], graph
+    )

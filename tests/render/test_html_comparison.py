@@ -180,7 +180,9 @@ def test_a_layout_is_always_the_same_and_places_differ() -> None:
     assert set(one.within) == {-1}
 
 
-@pytest.mark.parametrize("edges", [[], [(0, i) for i in range(1, 2000)], [(i, i // 7) for i in range(1, 2000)]])
+@pytest.mark.parametrize(
+    "edges", [[], [(0, i) for i in range(1, 2000)], [(i, i // 7) for i in range(1, 2000)]]
+)
 def test_a_large_graph_is_in_clusters_of_at_most_80(edges: list[tuple[int, int]]) -> None:
     made = layout(2000, edges)
     assert max(Counter([*made.within, *made.clusters]).values()) <= 80

@@ -61,7 +61,7 @@ class PlanDrawing:
     def _step(self, step: str) -> dict[str, Any]:
         metrics, last = self.steps.get(step), step.rpartition("/")[2]
         kind = "writes" if last.startswith(_WRITES) else "step" if metrics else "idle"
-        metrics, lines = metrics or StepMetrics(), list[str]()
+        metrics, lines = metrics or StepMetrics(rows_out=None), list[str]()
         if metrics.operator:
             kind = "asks"
             lines += [f"{m.operator} {m.how}" for m in self.operators.get(step) or [metrics]]

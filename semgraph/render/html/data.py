@@ -28,8 +28,8 @@ from semgraph.execution.record import (
     recorded_parts,
     recorded_steps,
 )
-from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
 from semgraph.expr.types import Type
+from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
 from semgraph.logical.schema import Draw, Graph, Label
 from semgraph.meter import StepMetrics, split
 from semgraph.provenance import FIXED, Lookup, Row, as_text, parsed
@@ -371,7 +371,9 @@ class RecordedRun:
             return []
         listed = facts.get("labels", {})
         draws = {name: Draw(**each["draw"]) for name, each in listed.items()}
-        labels = {name: _drawn_label(name, draws[name], each["kind"]) for name, each in listed.items()}
+        labels = {
+            name: _drawn_label(name, draws[name], each["kind"]) for name, each in listed.items()
+        }
         key, partition = str(self.run.facts.get("key")), str(facts["partition"])
         graph = Graph("", key, partition, labels, Draw(**facts["draw"]), draws)
         drawn = pictures(self._tables(), graph)
@@ -412,7 +414,9 @@ class RecordedRun:
 def _drawn_label(name: str, draw: Draw, kind: str) -> Label:
     """A label with the properties that a picture shows."""
     shown = [prop for prop in vars(draw).values() if isinstance(prop, str)]
-    return Label(name, "edge" if kind == "edge" else "node", dict.fromkeys(shown, Type("string")), {}, {})
+    return Label(
+        name, "edge" if kind == "edge" else "node", dict.fromkeys(shown, Type("string")), {}, {}
+    )
 
 
 def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[Data]:
@@ -492,7 +496,10 @@ def _written(run: RecordedRun, metrics: StepMetrics) -> Iterator[tuple[str, str]
         yield "written", labels
     if rows.get("given"):
         skipped = f", {count(rows['skipped'])} skipped" if rows.get("skipped") else ""
-        yield "rows", f"{count(rows.get('committed', 0))} of {count(rows['given'])} committed{skipped}"
+        yield (
+            "rows",
+            f"{count(rows.get('committed', 0))} of {count(rows['given'])} committed{skipped}",
+        )
     if failed := max(metrics.rows_failed, len(run.failed)):
         yield "failed", plural(failed, "row")
     if metrics.round_trips:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from math import ceil, sqrt
 from typing import Any, NamedTuple
 
@@ -78,8 +79,8 @@ def _parts(graph: Any) -> list[list[int]]:
 
     found = [sorted(part) for part in nx.community.louvain_communities(graph, seed=1)]
     parts = sorted((part for part in found if len(part) > 1), key=len, reverse=True)
-    rest = [*parts[SHOWN - 1 :], *(part for part in found if len(part) == 1)]
-    parts = [*parts[: SHOWN - 1], *([sorted(sum(rest, []))] if rest else [])]
+    rest = chain(*parts[SHOWN - 1 :], *(part for part in found if len(part) == 1))
+    parts = [part for part in (*parts[: SHOWN - 1], sorted(rest)) if part]
     if len(parts) > 1:
         return parts
     first, *others = sorted(graph, key=lambda node: (-graph.degree[node], node))
@@ -95,7 +96,9 @@ def _springs(graph: Any) -> list[Point]:
         return [(0.0, 0.0)] if len(graph) == 1 else [(-0.6, 0.0), (0.6, 0.0)]
     start = nx.circular_layout(graph)
     rounds = min(_ROUNDS, 20 + 2 * len(graph))
-    found = nx.forceatlas2_layout(graph, pos=start, max_iter=rounds, strong_gravity=True, gravity=0.3)
+    found = nx.forceatlas2_layout(
+        graph, pos=start, max_iter=rounds, strong_gravity=True, gravity=0.3
+    )
     most = max(max(abs(x), abs(y)) for x, y in found.values()) or 1.0
     return [(float(x) / most, float(y) / most) for x, y in found.values()]
 
@@ -171,7 +174,9 @@ class _Drawing:
         """The labels with their colours and counts, those of the background as one; each lists the
         numbers of its kinds.
         """
-        front = [self._switch([i], kind) for i, kind in enumerate(self.kinds) if not kind.background]
+        front = [
+            self._switch([i], kind) for i, kind in enumerate(self.kinds) if not kind.background
+        ]
         behind = [i for i, kind in enumerate(self.kinds) if kind.background]
         if not behind:
             return front if any(kind.label for kind in self.kinds) else []

@@ -95,6 +95,7 @@
   };
   const wire = (plan, n) => {
     const svg = new DOMParser().parseFromString("<svg></svg>", "text/html").querySelector("svg"), boxes = new Map(), pairs = [];
+    svg.setAttribute("aria-hidden", "true");
     plan.append(svg);
     for (const box of plan.querySelectorAll(".box")) boxes.set(box.dataset.path, box);
     for (const [path, box] of boxes) for (const from of JSON.parse(box.dataset.reads || "[]")) pairs.push([from, path]);
