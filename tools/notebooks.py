@@ -28,7 +28,7 @@ FOLDER = ROOT / "notebooks"
 _PATIENCE = 600  # seconds for a cell, on a busy machine
 _OURS = ("SEMGRAPH_", "OPENAI_", "NEO4J_")
 _ID = re.compile(
-    r"\b(run |run': '|TEXT(?:\"|&#34;), (?:\"|&#34;)|comparison |comparison-|chart-|arrow-)([0-9a-f]{4,8})\b"
+    r"\b(run |run': '|TEXT(?:\"|&#34;), (?:\"|&#34;)|comparison |comparison-|chart-|data-graph=\")([0-9a-f]{4,8})\b"
 )
 
 

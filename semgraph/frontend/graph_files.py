@@ -96,7 +96,7 @@ LABEL_DRAW: Keys = {
     **DRAW,
     "background": Key(
         kinds.plain(kinds.read_flag, {"type": "boolean"}),
-        "whether a picture hides its rows until asked: episodes",
+        "whether a picture hides its rows until asked: messages",
     ),
 }
 _FIELDS = {"from": "start", "to": "end"}  # keys whose field in `Draw` has another name
