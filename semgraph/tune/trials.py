@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple, Self
@@ -24,6 +25,7 @@ from semgraph.expr.functions import canonical_json
 from semgraph.formats import dollars
 from semgraph.llm.base import LLM, Usage
 from semgraph.llm.stack import bound
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemTopk
 from semgraph.provenance import at
@@ -98,6 +100,8 @@ class StepTrials:
         self.arms = StepArms(bench)
         self.arms.reference = REFERENCE
         self.node, self.truth = self.arms.node, self.arms.truth
+        if not self.measure.bernoulli:  # nothing is shown, so that all answers are counted
+            self.unit = "row"
         self.seen: dict[str, tuple[float, float]] = {}  # of a family in the pilot, see `observed`
         self.measured: dict[str, float] = {}  # costs of candidates without known requests
 
@@ -121,21 +125,21 @@ class StepTrials:
             key = canonical_json(plain([at(row, path) for path in paths]))
             units.setdefault(key, []).append(number)
 
-        def place(key: str) -> bytes:
-            return hashlib.sha256(f"{self.seed} {key}".encode()).digest()
-
-        for key in sorted(units, key=place):
+        for key in in_order(units, self.seed):
             yield tuple(units[key]) if isinstance(node, SemAgg) else (units[key][0],)
 
     @cached_property
     def measure(self) -> Measure:
-        """How its answers are counted."""
+        """How its answers are counted. The pairs of a row of a join are answered together, and their number
+        differs: no one of them stands for the others.
+        """
         node = self.node
         _, compare = whole_rows(node)
         columns = self.truth.scored.compare if self.truth else compare
         kept = isinstance(node, SemJoin) or (isinstance(node, SemFilter) and not columns)
         listed = any(EACH in path for path in columns) and not isinstance(node, SemJoin)
-        return Measure(kept, not (listed or isinstance(node, SemTopk)))
+        together = isinstance(node, SemJoin) and self.unit == "call"
+        return Measure(kept, not (listed or together or isinstance(node, SemTopk)))
 
     # Costs
 
@@ -199,17 +203,16 @@ class StepTrials:
 
     async def answers(self, name: str, units: int, number: int = 0) -> StepTrial:
         """The answers of a candidate to the first units of the draw, each with the rows beside it that
-        share its call, which are not checked.
+        share its call, which are not checked. Its place among them is drawn, since errors may depend on it.
         """
         wide = self.rows_of_call(name)
         beside = self.units[self.most(name) :]
         rows, checked = list[int](), list[int]()
         for place, unit in enumerate(self.units[:units]):
             checked.append(unit[0])
-            rows += unit
-            rows += [
-                n for own in beside[place * (wide - 1) : (place + 1) * (wide - 1)] for n in own
-            ]
+            call = beside[place * (wide - 1) : (place + 1) * (wide - 1)]
+            call.insert(random.Random(f"{self.seed} {place}").randrange(wide), unit)  # noqa: S311
+            rows += [n for own in call for n in own]
         frozen = self.arms.frozen.only(rows)
         work = partial(self.arms.attempt, name, number, frozen=frozen)
         attempt = await self.bench.pays(work)
@@ -221,9 +224,7 @@ class StepTrials:
         """
         checked = self._apart(own) if self.unit == "call" else own.checked
         counts = self._by_number(name, own, reference, checked)
-        one = self.unit == "call" and isinstance(self.node, SemJoin)
-        each = (counts.get(number) or [(0, 0, 0)] for number in checked)
-        return [count for found in each for count in (found[:1] if one else found)]
+        return [count for number in checked for count in counts.get(number) or [(0, 0, 0)]]
 
     def _by_number(
         self, name: str, own: StepTrial, reference: StepTrial | None, checked: Sequence[int]
@@ -350,3 +351,31 @@ class StepTrials:
         return (
             f"{number} of {len(rows)} calls hold {100 * found / errors.total():.0f} % of the errors"
         )
+
+
+def drawn(
+    plan: LogicalPlan, inputs: Mapping[str, pa.Table], seed: int
+) -> tuple[str, list[tuple[int, ...]]]:
+    """The input that units are drawn from, and the numbers of the rows of each unit in the order of the
+    draw: whole groups of the windowed input, else rows of the longest one. Raises PlanError.
+    """
+    name = (
+        plan.windows.input
+        if plan.windows
+        else max(inputs, key=lambda n: inputs[n].num_rows, default="")
+    )
+    if not name or not inputs[name].num_rows:
+        raise PlanError(
+            f"plan {plan.name} has no rows to draw from", hint="give its inputs, with rows"
+        )
+    units: dict[str, list[int]] = {}
+    for number, row in enumerate(inputs[name].to_pylist()):
+        key = row[plan.windows.partition] if plan.windows else plain(row)
+        units.setdefault(canonical_json(key), []).append(number)
+
+    return name, [tuple(units[key]) for key in in_order(units, seed)]
+
+
+def in_order(keys: Iterable[str], seed: int) -> list[str]:
+    """Keys in the order of a draw; any beginning is a uniform sample."""
+    return sorted(keys, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest())
