@@ -177,7 +177,7 @@ def test_a_layout_is_always_the_same_and_places_differ() -> None:
     assert one == same
     assert len(set(one.places)) == 40
     assert all(-1 <= x <= 1 and -1 <= y <= 1 for x, y in one.places)
-    assert set(one.within) == {-1}
+    assert len({*one.within}) > 2, "a narrow page folds them"
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@
       for (;;) {
         const closed = [...out].filter((key) => key[0] === "c").map((key) => Number(key.slice(1)));
         const next = closed.sort((a, b) => members.get(a).length - members.get(b).length)[0];
-        if (next === undefined || (inside > SHOWN && out.size > 1 && members.get(next).length > 3)) break;
+        if (next === undefined || (inside > Math.min(SHOWN, Math.max(20, width / 14)) && out.size > 1 && members.get(next).length > 3)) break;
         out.delete(`c${next}`);
         for (const key of children.get(next)) out.add(key);
       }

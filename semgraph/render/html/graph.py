@@ -15,7 +15,7 @@ from semgraph.render.picture import Arrow, Picture
 from semgraph.render.svg import SHAPES, Point
 from semgraph.render.tables import Column, page_table
 
-SHOWN = 80  # nodes and clusters that are drawn at once
+SHOWN, _FEW = 80, 24  # nodes and clusters that are drawn at once; on the narrowest page
 _NODES, _EDGES = 10_000, 30_000
 _KINDS = 8  # number of label colours
 _ROWS = 500
@@ -69,6 +69,12 @@ def _put(graph: Any, at: Point, size: float, cluster: int, result: Layout) -> No
         result.clusters.append(cluster)
         inner = size * sqrt(len(part) / len(graph)) / 2
         _put(graph.subgraph(part).copy(), place, inner, len(result.clusters) - 1, result)
+    if _FEW < len(graph) <= SHOWN:  # folded on a narrow page
+        for part in _parts(graph):
+            if len(part) > 1:
+                result.clusters.append(cluster)
+                for node in part:
+                    result.within[node] = len(result.clusters) - 1
 
 
 def _parts(graph: Any) -> list[list[int]]:
