@@ -291,8 +291,8 @@
       const left = Math.min(0, ...all.map((each) => each.left)), top = Math.min(0, ...all.map((each) => each.top));
       const across = Math.max(width, ...all.map((each) => each.right)) - left, down = Math.max(40, ...all.map((each) => each.bottom)) - top + 6;
       for (const [name, value] of [["viewBox", `${left} ${top} ${across} ${down}`], ["width", across], ["height", down]]) svg.setAttribute(name, value);
-      const sum = (all, what) => counted(all.reduce((n, each) => n + each[`${what}s`].length, 0), what);
-      status.textContent = `${sum(items, "node")}, ${sum(drawn, "edge")}${state.time === undefined ? "" : ` as of ${state.time}`}` +
+      const here = new Set(items.flatMap((item) => item.nodes)), among = ends.filter((i) => edges[i].ends.every((end) => here.has(end)));
+      status.textContent = `${counted(here.size, "node")}, ${counted(among.length, "edge")}${state.time === undefined ? "" : ` as of ${state.time}`}` +
         (closed ? `; ${counted(closed, "cluster")} folded, a click or Enter opens one` : "") + (weak ? `; ${weak} of their lines left out` : "") + (items.length ? "." : ": nothing to draw.");
       steps();
       if (before !== undefined && before !== false) svg.querySelectorAll(".node")[items.findIndex((item) => item.nodes[0] === before)]?.focus();
