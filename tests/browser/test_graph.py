@@ -54,9 +54,9 @@ def status(page: Page) -> str:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("number", [6, 40, 400])
-def test_no_label_lies_upon_another_in_any_view(opened: Open, number: int, width: int) -> None:
-    page = opened(number, width)
+@pytest.mark.parametrize("messages", [3, 20, 200])
+def test_no_label_lies_upon_another_in_any_view(opened: Open, messages: int, width: int) -> None:
+    page = opened(2 * messages, width)
     assert page.evaluate(NUMBER.format(".label")) > 3
     assert page.evaluate(OVERLAPS) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -14,7 +14,8 @@ import pytest
 
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, RunRecord
-from semgraph.render.html import page, save
+from semgraph.frontend.graph_files import graph_of
+from semgraph.render.html import graph_html, graph_page, page, save
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028\x00\ud83d"
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -507,3 +508,25 @@ def test_it_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     assert again.read_bytes() == made.read_bytes(), "a record that is named twice is shown once"
     with pytest.raises(PlanError, match='no run "zz"'):
         save(["zz"], tmp_path / "run.html", tmp_path / "runs")
+
+
+def test_the_rows_of_a_store_have_a_page_with_a_drawing_for_each_partition() -> None:
+    says = HOSTILE.replace("\ud83d", "")
+    graph = graph_of(
+        {
+            "graph": "notes",
+            "nodes": {"Note": {"properties": {"text": "string"}}},
+            "draw": {"node": "text"},
+        }
+    )
+    rows = [{"uuid": group, "group_id": group, "text": says} for group in ("a", "b")]
+    tables = [("Note", pa.Table.from_pylist(rows))]
+    read = Read(graph_page(tables, graph, f"Of {says}"))
+    assert read.all("h2") == ["“a”: 1 node", "“b”: 1 node"]
+    names = [node["name"] for drawn in graphs(read) for node in drawn["nodes"]]
+    assert len(names) == 2
+    assert all(name.startswith("</script><script>alert(1)</script><img") for name in names)
+    assert "img" not in read.tags
+    in_notebook = Read(graph_html(tables, graph))
+    assert graphs(in_notebook) == graphs(read)
+    assert len(in_notebook.all("script")) == 3

@@ -109,12 +109,12 @@ def _springs(graph: Any) -> list[Point]:
     return [(float(x) / most, float(y) / most) for x, y in found.values()]
 
 
-def graph(picture: Picture, number: str) -> dict[str, Any]:
-    """A graph as data for the page's script, its legend, and a table."""
+def graph(picture: Picture, number: str, most: int = _NODES) -> dict[str, Any]:
+    """A graph as data for the page's script, its legend, and a table: at most so many nodes."""
     title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts}"
     ends = (end for edge in picture.edges.values() for end in (edge.source, edge.target))
     keys = list(dict.fromkeys([*picture.nodes, *ends]))
-    drawing = _Drawing(picture, keys)
+    drawing = _Drawing(picture, keys, most)
     return {
         "title": title,
         "number": number,
@@ -129,7 +129,8 @@ def graph(picture: Picture, number: str) -> dict[str, Any]:
 def _left_out(picture: Picture, drawing: _Drawing) -> Iterator[str]:
     """Sentences on the parts that the drawing omits."""
     if left := len(drawing.all) - len(drawing.keys) + len(picture.edges) - len(drawing.edges):
-        yield f"The {plural(_NODES, 'node')} with the most edges; {plural(left, 'node or edge', 'nodes and edges')} left out."
+        rest = plural(left, "node or edge", "nodes and edges")
+        yield f"The {plural(len(drawing.keys), 'node')} with the most edges; {rest} left out."
     if picture.loose:
         number = plural(len(picture.loose), "more edge")
         yield f"{number} without a text, with an end that this run did not write: not drawn."
@@ -149,12 +150,12 @@ class Kind(NamedTuple):
 class _Drawing:
     """The nodes and edges of a picture, those with the most edges if there are very many."""
 
-    def __init__(self, picture: Picture, keys: Sequence[str]) -> None:
+    def __init__(self, picture: Picture, keys: Sequence[str], nodes: int) -> None:
         self.picture, self.all = picture, keys
         self.degree = Counter(k for e in picture.edges.values() for k in {e.source, e.target})
         behind = {key for key, node in picture.nodes.items() if node.background}
-        most = sorted(keys, key=lambda key: (key in behind, -self.degree[key]))[:_NODES]
-        self.keys = most if len(keys) > _NODES else keys
+        most = sorted(keys, key=lambda key: (key in behind, -self.degree[key]))[:nodes]
+        self.keys = most if len(keys) > nodes else keys
         self.place = {key: i for i, key in enumerate(self.keys)}
         drawn = (e for e in picture.edges.values() if {e.source, e.target} <= self.place.keys())
         self.edges = list(drawn)[:_EDGES]
