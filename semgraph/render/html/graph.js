@@ -368,14 +368,14 @@
       }
       focus(n);
     };
-    const choose = (each) => {
+    const choose = (each, byKey) => {
       const item = items[each.dataset.node];
       if (item?.cluster !== undefined) {
         const chain = [];
         for (let c = item.cluster; c !== -1; c = clusters[c]) chain.unshift(c);
         Object.assign(state, { inside: chain, near: null });
         redraw();
-        svg.querySelector(".node")?.focus();
+        if (byKey) svg.querySelector(".node")?.focus();
         return;
       }
       const again = state.kept === each;
@@ -402,13 +402,13 @@
     listen("pointerleave", () => { if (!state.kept && !svg.contains(document.activeElement)) clear(false); });
     listen("focusin", (each) => { if (each) { state.kept = null; tell(each); } });
     listen("focusout", (each, event) => { if (each && !state.kept && !svg.contains(event.relatedTarget)) clear(false); });
-    listen("click", (each) => { if (each) choose(each); else clear(true); });
+    listen("click", (each) => { if (each) choose(each, false); else clear(true); });
     listen("keydown", (each, event) => {
       const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (event.key === "Escape" && !each?.dataset.from && (state.kept || !up())) clear(true);
       if (!each) return;
       if (by) { event.preventDefault(); step(each, by); }
-      else if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(each); }
+      else if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(each, true); }
       else if (event.key === "Escape" && each.dataset.from) svg.querySelector(`[data-node="${each.dataset.from}"]`)?.focus();
     });
     for (const button of figure.querySelectorAll(".legend button")) {
