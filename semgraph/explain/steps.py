@@ -70,9 +70,7 @@ def steps_of(
 
 
 def _loops(own: list[Node], last: Mapping[Node, str], step: str) -> list[dict[str, Any]]:
-    """The loops of a step: the maximum number of rounds, the action of `do`, and the steps it
-    reads.
-    """
+    """The loops of a step: the most rounds, the operators of `do`, and the steps it reads."""
     loops = []
     for loop in (node for node in own if isinstance(node, Iterate)):
         do = [node for node in own if node in loop.each_round]
@@ -181,9 +179,7 @@ def as_data(
     batched: Collection[Node] = (),
     models: Mapping[str, str] = NO_MODELS,
 ) -> dict[str, Any]:
-    """The plan as plain data, for `--format json`; `note` is a note on the run, `batched` and
-    `models` as in `tree`.
-    """
+    """The plan as plain data, for `--format json`; arguments as in `tree`, and a note."""
     steps = steps_of(plan, batched, models)
     for step in steps:
         if forecast is not None:

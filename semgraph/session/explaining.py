@@ -37,8 +37,7 @@ from semgraph.semantic.library import Library
 from semgraph.session.examples import Sample
 from semgraph.session.inputs import example_rows
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Attachable, Store, open_for_reading
-from semgraph.stores.sqlite.store import SqliteStore
+from semgraph.stores.base import Store, open_for_reading
 
 _LENGTH = 4  # of vectors, if none are stored
 _APPROXIMATE = {rule.__name__ for rule in APPROXIMATE}
@@ -203,25 +202,13 @@ class Explanation:
             return await requests.tokens_of_inputs(physical, llm, store, inputs, now)
 
     async def _queries(self, physical: PhysicalPlan) -> str:
-        """The SQL of segments and the store's statements: for SQLite over an empty graph, for Neo4j
-        with its real indexes.
-        """
+        """The SQL of segments, and the statements of the store with its real indexes."""
         parts = [requests.segment_queries(physical)]
         if uses_store(*physical.roots):
-            async with AsyncExitStack() as closing:
-                store: Store = await closing.enter_async_context(
-                    self.resources.opened_store(self.plan.graph)
-                )
-                if isinstance(store, Attachable):
-                    await store.attach(self.plan.graph)
-                    lengths = list((await store.statistics()).dimensions.values())
-                else:
-                    lengths = []
-                    store = SqliteStore(":memory:")
-                    closing.push_async_callback(store.aclose)
-                    await store.ensure(self.plan.graph, _LENGTH)
+            async with self.resources.opened_store(self.plan.graph) as store:
+                await store.attach(self.plan.graph)
                 plan = self._compiled(physical.logical, store)
-                length = next(iter(lengths), _LENGTH)
+                length = next(iter((await store.statistics()).dimensions.values()), _LENGTH)
                 statements = await requests.store_queries(plan, store, length)
                 parts.append(requests.queries_text(statements))
         return "\n\n".join(part for part in parts if part)
