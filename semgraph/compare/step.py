@@ -374,10 +374,7 @@ class StepArms:
                 del self.expected[name]
         step, number = self.node.step, sum(rows.items.num_rows for rows in items)
         self.estimates = [
-            replace(
-                each.of(name, own[name], self.requests[name]),
-                tokens_seen=tokens_seen(of[name], step, number),
-            )
+            each.of(name, own[name], self.requests[name], tokens_seen(of[name], step, number))
             for name, each in self.expected.items()
         ]
 

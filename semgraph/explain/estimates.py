@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
 from semgraph.execution.observations import ObservationFile, Seen, key_of
-from semgraph.llm.tokens import OF_BATCH
+from semgraph.llm.base import Usage
+from semgraph.llm.tokens import OF_BATCH, likely_tokens
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate, Round, loops_of
@@ -31,6 +32,9 @@ from semgraph.physical.loops import RoundTable
 from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, RowEstimate
 from semgraph.semantic.implementation import Implementation, estimated
+
+if TYPE_CHECKING:
+    from semgraph.explain.requests import FirstPrompt
 
 _SPREAD = 1.96  # standard deviations on each side: 95 %
 _SIZES = 64  # all sizes up to this one are examined, then powers of two
@@ -172,6 +176,13 @@ class CallEstimate(NamedTuple):
     seconds: Amount
 
 
+def answers(node: Semantic, items: float) -> float:
+    """The likely number of answers in a call about some items: of a group one, and of the pairs of a
+    block those that match.
+    """
+    return 1.0 if isinstance(node, SemAgg) else items**0.5 if isinstance(node, SemJoin) else items
+
+
 # A number of rounds of a loop with equal bounds, and the estimator of each.
 _EqualRounds = tuple[int, "Estimator"]
 
@@ -186,7 +197,7 @@ class Estimator:
     models: str = ""
     counts: Mapping[str, int] | None = None  # the rows of the store, by label
     windows: int = 1  # of all partitions; without windows, the number of partitions
-    tokens: Mapping[Node, float] | None = None  # of first requests that depend on the inputs alone
+    first: Mapping[Node, FirstPrompt] = field(default_factory=dict)  # prompts that depend on the inputs alone
     around: Estimator | None = None  # of a round: the estimator of the enclosing plan
     loop: Iterate | None = None  # the loop of the round
     given: Mapping[Node, Amount] = field(default_factory=dict)  # the rows of the last round
@@ -395,9 +406,21 @@ class Estimator:
             price = OF_BATCH if node in self.batched_operators else 1.0
             return self._as_before(items, known, price)
         calls = Amount(expected.value, worse(items.kind, expected.kind))
-        own = (self.tokens or {}).get(node)
-        sent = Amount() if own is None else calls.times(own, "seen")
-        return CallEstimate(items, calls, sent, Amount(), Amount(), Amount())
+        sent, answered, paid = self._by_first(node, items, calls)
+        return CallEstimate(items, calls, sent, answered, paid, Amount())
+
+    def _by_first(
+        self, node: Semantic, items: Amount, calls: Amount
+    ) -> tuple[Amount, Amount, Amount]:
+        """The tokens and dollars of calls, if all are like the first one."""
+        first = self.first.get(node)
+        if first is None or first.real is None or not calls.value:
+            return Amount(), Amount(), Amount()
+        said = likely_tokens(first.real, answers(node, items.value / calls.value))
+        sent, answered = round(first.tokens * calls.value), round(said * calls.value)
+        price = first.model.dollars(Usage(sent, 0, answered))
+        priced = Amount() if price is None else Amount(price, "seen")
+        return Amount(sent, "seen"), Amount(answered, "seen"), priced
 
     @staticmethod
     def _as_before(items: Amount, seen: Seen, price: float) -> CallEstimate:
@@ -467,7 +490,12 @@ class Forecast:
     def of(self, step: str) -> dict[str, Amount]:
         """The estimates of one step: its rows, and of calls the fields of `CallEstimate`."""
         amounts = {"rows": self.estimator.rows(self._last[step])}
-        return amounts | (_summed(self._calls[step]) if step in self._calls else {})
+        return amounts | self.cost([step])
+
+    def cost(self, steps: Iterable[str]) -> dict[str, Amount]:
+        """The costs of some steps together; {} if none calls the model."""
+        calls = [call for step in steps for call in self._calls.get(step, ())]
+        return _summed(calls) if calls else {}
 
     def calls(self) -> dict[str, Amount]:
         """The calls of each step that calls the model."""

@@ -81,12 +81,15 @@ def _named(paths: Sequence[str], prefix: str = "") -> pa.Table:
 
 @dataclass(frozen=True)
 class FirstPrompt:
-    """The messages of a step's first request; if not `real`, with names of columns as values."""
+    """The messages of a step's first request to a model. `real` is the request if they have values of
+    a row; otherwise they have column names.
+    """
 
     node: Semantic
     messages: Sequence[Message]
     tokens: int
-    real: bool
+    real: Request | None
+    model: LLM
 
 
 class _Closed:
@@ -103,13 +106,13 @@ class _Closed:
         raise DryRunEnded
 
 
-async def tokens_of_inputs(
+async def prompts_of_inputs(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
-) -> dict[Node, float]:
-    """Tokens of the first prompts that depend only on the inputs, by node; the store is not read."""
+) -> dict[Node, FirstPrompt]:
+    """The first prompts that depend only on the inputs, by node; the store is not read."""
     closed: Any = _Closed(store, "takes")
     prompts = await first_prompts(plan, llm, closed, inputs, now)
-    return {each.node: float(each.tokens) for each in prompts if each.real}
+    return {each.node: each for each in prompts if each.real}
 
 
 async def first_prompts(
@@ -132,7 +135,7 @@ async def first_prompts(
                 first = request or await _made_up(node, plan.model_call(node).implementation, model)
                 messages = _with_names(node.prompt.first) if first is None else first.messages
                 tokens = sum(model.count_tokens(message.content) for message in messages)
-                prompts.append(FirstPrompt(node, messages, tokens, request is not None))
+                prompts.append(FirstPrompt(node, messages, tokens, request, model))
     return prompts
 
 

@@ -28,7 +28,7 @@ NO_MODELS: Mapping[str, str] = {}
 def steps_of(
     plan: PhysicalPlan, batched: Collection[Node] = (), models: Mapping[str, str] = NO_MODELS
 ) -> list[dict[str, Any]]:
-    """The named steps in computation order, as plain data; the rest as in `tree`."""
+    """The named steps in computation order, as plain data; the rest as in `Outline`."""
     last = {node: step for step, node in plan.named().items()}
     segments: dict[str, list[dict[str, Any]]] = {}
     for physical in plan.of_kind(SqlSegment):
@@ -179,7 +179,9 @@ def as_data(
     batched: Collection[Node] = (),
     models: Mapping[str, str] = NO_MODELS,
 ) -> dict[str, Any]:
-    """The plan as plain data, for `--format json`; arguments as in `tree`, and a note."""
+    """The plan as plain data, for `--format json`; `note` is a note on the run, `batched` and
+    `models` as in `Outline`.
+    """
     steps = steps_of(plan, batched, models)
     for step in steps:
         if forecast is not None:

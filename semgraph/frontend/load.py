@@ -113,7 +113,7 @@ STEP: Keys = {
 SCHEMA_WRITE: Keys = {"drop": Key(kinds.FLAG, "first drop existing indexes of these names")}
 
 
-class _Call(NamedTuple):
+class _CallAt(NamedTuple):
     """A call of a plan, and its place; the scope is that of its inputs."""
 
     arguments: Mapping[str, Any]
@@ -575,7 +575,7 @@ class Loader:
         missing nullable column is added as NULL; further columns pass through. Its `windows` have
         no effect, because the caller's windows apply. Raises Fault.
         """
-        call = _Call(self._call_arguments(value), step, origin, scope or self)
+        call = _CallAt(self._call_arguments(value), step, origin, scope or self)
         path = at_key("plan", self._called_file, call.arguments["plan"])
         self.calls[step] = PlanCall(call.arguments["plan"])
         replacement = self.replacement(step)
@@ -601,7 +601,7 @@ class Loader:
             arguments["params"] = {name: self.params[name] for name in params}
         return arguments
 
-    def _called(self, path: Path, call: _Call) -> Loader:
+    def _called(self, path: Path, call: _CallAt) -> Loader:
         """The loader of a called plan; it is `broken` if it has problems. Raises Fault or Pruned."""
         state = self.head.state
         before, outer = len(state.problems), state.open
@@ -650,7 +650,7 @@ class Loader:
             loader = loader.caller
         return found
 
-    def _replacing(self, replacement: Replacement, reference: Loader, call: _Call) -> Results:
+    def _replacing(self, replacement: Replacement, reference: Loader, call: _CallAt) -> Results:
         """The results of a plan in place of the reference; one that does not fit is reported."""
         plan, name = str(call.arguments["plan"]), call.step.removeprefix(self.head.prefix)
         self.replaced[name] = [*reference.all_steps()]

@@ -134,7 +134,7 @@ def _environment() -> Environment:
     templates.filters["json"] = lambda value: Markup(script_data(value))  # noqa: S704 - escaped there
     templates.filters["whole"] = lambda text: escape(clean(text))
     templates.globals["graph_script"] = Markup(_file("graph.js"))  # noqa: S704 - our own file
-    for name in ("chart", "graph", "notebook"):
+    for name in ("chart", "graph", "notebook", "outline"):
         templates.globals[f"{name}_style"] = Markup(_file(f"{name}.css"))  # noqa: S704 - our own files
     return templates
 
