@@ -59,7 +59,7 @@ class RunOptions:
     sample: int | None = _option(
         None, "--sample N", "N rows by their hash; of a plan with windows whole groups.", _ROWS, 1
     )
-    seed: int = _option(0, "--seed S", "Another choice of --sample.", _ROWS, 0)
+    seed: int = _option(0, "--seed S", "Another choice of --sample.", (*_ROWS, "tune"), 0)
     until: str | None = _option(
         None, "--until STEP", "Stop behind this step; nothing is written.", _RUN, recorded=True
     )
@@ -68,7 +68,7 @@ class RunOptions:
     again: bool = _option(
         False, "--reprocess", "Ask anew about these rows; refresh the graph.", _RUN, recorded=True
     )
-    fresh: bool = _option(False, "--no-cache", "Ignore cached answers.", _ROWS)
+    fresh: bool = _option(False, "--no-cache", "Ignore cached answers.", (*_ROWS, "tune"))
     on_error: Literal["raise", "null"] | None = _option(
         None, "--on-error", "Set failed rows aside, or keep them with NULLs.", _RUN, recorded=True
     )
@@ -140,7 +140,7 @@ class RefreshOptions:
         return "".join(f" {name}" if value is True else f" {name} {value}" for name, value in flags)
 
 
-_LIMITED = ("run", *_REFRESH, "compare", "serve")
+_LIMITED = ("run", *_REFRESH, "compare", "tune", "serve")
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from dataclasses import fields
 from pathlib import Path
 
 from semgraph import Session
-from semgraph.cli import compare, diff, plans, refresh, run, serve
+from semgraph.cli import compare, diff, plans, refresh, run, serve, tune
 from semgraph.options import ARGUMENTS, SETTINGS, Flag, RefreshOptions, RunLimits, RunOptions
 
 PAGE = (Path(__file__).parents[1] / "docs" / "settings.md").read_text(encoding="utf-8")
 COMMANDS = {
     each.__name__
-    for each in (run.run, run.explain, refresh, diff, compare, plans.check_operators, serve)
+    for each in (run.run, run.explain, refresh, diff, compare, tune, plans.check_operators, serve)
 }
 
 

@@ -20,6 +20,7 @@ from semgraph.cli.compare import compare
 from semgraph.cli.options import INTERRUPTED, CommandGroup, Commands, CommonOptions, everywhere
 from semgraph.cli.refresh import diff, refresh
 from semgraph.cli.serve import serve
+from semgraph.cli.tune import tune
 from semgraph.errors import did_you_mean
 
 _OTHER_SPELLINGS = {
@@ -94,6 +95,7 @@ for command in (
     refresh,
     diff,
     compare,
+    tune,
     records.report,
     records.why,
     records.export,

@@ -150,11 +150,7 @@ def _value(key: str, text: str) -> Any:
 def _print(options: CommonOptions, comparison: Comparison, chart: str) -> None:
     from semgraph.render.comparison import lines
 
-    if options.json:
-        options.dump(comparison.to_json())
-        return
-    if options.format not in (None, "text"):
+    if options.format not in (None, "text", "json"):
         typer.echo(getattr(comparison, f"to_{options.format}")(), nl=False)
         return
-    for line in lines(comparison, options.out.width, chart):
-        options.out.print(line, soft_wrap=True)
+    options.result(comparison.to_json(), lines(comparison, options.out.width, chart))

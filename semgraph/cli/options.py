@@ -36,6 +36,7 @@ from semgraph.privacy import redacted, redacted_values
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from semgraph.frontend.row_files import LoadedInput
     from semgraph.llm.settings import Settings
@@ -250,12 +251,16 @@ class CommonOptions:
         )
         typer.echo(escaped(text, in_json=True))
 
-    def result(self, data: Any, lines: Iterable[str]) -> None:
-        """Print a result: with `--format json` as data, else as lines."""
+    def result(self, data: Any, lines: Iterable[str | Text]) -> None:
+        """Print a result: with `--format json` as data, else as lines, which may be styled."""
         if self.json:
             self.dump(data)
-        else:
-            self.show(*lines)
+            return
+        for line in lines:
+            if isinstance(line, str):
+                self.show(line)
+            else:
+                self.out.print(line, soft_wrap=True)
 
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""

@@ -100,8 +100,8 @@ def report(
     ],
     to: Annotated[str, flag("-o --output FILE", "The page; it opens without a network.")],
 ) -> None:
-    """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison the
-    table and the charts.
+    """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison or
+    a tuning the table and the charts.
     """
     from semgraph.formats import size
     from semgraph.render.html import save

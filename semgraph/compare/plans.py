@@ -153,7 +153,7 @@ def _alike(attempts: Sequence[Attempt], reference: Sequence[Attempt]) -> Quality
     graphs = [(a.graph, b.graph) for a, b in pairs if a.graph and b.graph]
     if graphs:
         return _graded([score_graph(*pair) for pair in graphs])
-    return Quality.of([tally(_returned(a), _returned(b)) for a, b in pairs])
+    return Quality.of([tally(returned_rows(a), returned_rows(b)) for a, b in pairs])
 
 
 def _graded(scores: Sequence[GraphScore]) -> Quality:
@@ -172,7 +172,7 @@ def _graded(scores: Sequence[GraphScore]) -> Quality:
     )
 
 
-def _returned(attempt: Attempt) -> RowAnswers:
+def returned_rows(attempt: Attempt) -> RowAnswers:
     """Returned rows, each as the answer of a separate unit: the table and all values."""
     result: dict[Hashable, Counter[Hashable]] = {}
     for name, table in attempt.tables.items():

@@ -221,6 +221,10 @@ class Bench:
             self._sources[arm.name] = own
         self.source = read[0][1]
 
+    def share(self, name: str, other: str) -> None:
+        """Let a further arm read what another one reads."""
+        self._sources[other] = self._sources[name]
+
     def scoped(self, arm: OpenedArm, ledger: Ledger) -> LLM:
         """The models of an arm, counted in `ledger`. The arms share their answers, unless times are
         measured; no run does.

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import semgraph as sg
 from semgraph.conformance.cases import usable
-from semgraph.conformance.suite import Agreement, Candidate, Outcomes, agreement, run_checks
+from semgraph.conformance.suite import Agreement, Outcomes, Subject, agreement, run_checks
 from semgraph.errors import PlanError, did_you_mean
 from semgraph.folders import operators_folder
 from semgraph.logical.cluster import Cluster
@@ -39,7 +39,7 @@ class ImplementationFile(NamedTuple):
 
     name: str
     file: Path
-    candidate: Candidate | None
+    candidate: Subject | None
     problem: str | None = None
 
 
@@ -77,7 +77,7 @@ def _load(library: Library, name: str, file: Path) -> ImplementationFile:
             refusal = library.algorithm(Choice(file.stem)).refuses()
         else:
             implementation = library.get(operator, Choice(file.stem))
-            candidate = Candidate(operator, file.stem, implementation)
+            candidate = Subject(operator, file.stem, implementation)
             refusal = usable(operator, implementation)
         if refusal is not None:
             problem = f"it refuses the node of the checks: {refusal}"
@@ -161,7 +161,7 @@ def _to_end(work: Coroutine[Any, Any, Agreement | None]) -> Agreement | None:
         return thread.submit(asyncio.run, work).result()
 
 
-async def _run(candidate: Candidate, outcomes: list[Outcomes], watch: _Watch) -> Agreement | None:
+async def _run(candidate: Subject, outcomes: list[Outcomes], watch: _Watch) -> Agreement | None:
     try:
         if wrong := wrong_values(candidate.name, type(candidate.implementation)):
             outcomes.append(Outcomes("values to try", wrong))

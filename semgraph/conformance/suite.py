@@ -51,7 +51,7 @@ class Stuck(Broken):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Subject:
     """An implementation of an operator with its parameters.
 
     Args:
@@ -114,7 +114,7 @@ class Agreement(NamedTuple):
     reference_calls: int
 
 
-async def agreement(candidate: Candidate) -> Agreement:
+async def agreement(candidate: Subject) -> Agreement:
     """Measure a candidate over rows with a pattern in their answers, as with a real model."""
     totals = Counter[str]()
     basis = LIBRARY.get(candidate.operator, LIBRARY.reference(candidate.operator))
@@ -214,7 +214,7 @@ class Outcomes(NamedTuple):
     broken: str | None
 
 
-async def run_checks(candidate: Candidate, found: list[Outcomes]) -> None:
+async def run_checks(candidate: Subject, found: list[Outcomes]) -> None:
     """Run all checks over a candidate, appending outcomes to `found`; a stuck check ends them."""
     for name, check in CHECKS.items():
         try:
@@ -236,7 +236,7 @@ async def _reference_answers(case: Case) -> list[dict[str, Any]]:
     return answers(await run(case, implementation))
 
 
-async def _all_answered(candidate: Candidate, case: Case, llm: LLM | None = None) -> None:
+async def _all_answered(candidate: Subject, case: Case, llm: LLM | None = None) -> None:
     """Check that every item has an answer: the reference's, if the candidate promises it."""
     table = await candidate.answers(case, llm)
     error = _first_error(table)
@@ -249,7 +249,7 @@ async def _all_answered(candidate: Candidate, case: Case, llm: LLM | None = None
         expect(not wrong, text)
 
 
-async def no_rows(candidate: Candidate) -> None:
+async def no_rows(candidate: Subject) -> None:
     """Without rows there are no answers and no requests."""
     llm = Oracle(mind(candidate.operator))
     table = await candidate.answers(Case(candidate.operator, []), llm)
@@ -257,31 +257,31 @@ async def no_rows(candidate: Candidate) -> None:
     expect(not llm.requests, f"sent {len(llm.requests)} requests without a row")
 
 
-async def empty_right_side(candidate: Candidate) -> None:
+async def empty_right_side(candidate: Subject) -> None:
     """Without right rows there are no answers; the engine handles `how`."""
     if candidate.operator == "sem_join":
         table = await candidate.answers(Case(candidate.operator, ["a", "b"]))
         expect(table.num_rows == 0, f"returned {table.num_rows} rows for no pair")
 
 
-async def one_row(candidate: Candidate) -> None:
+async def one_row(candidate: Subject) -> None:
     """One row has one answer."""
     await _all_answered(candidate, Case(candidate.operator, ["Ada"], others=["ada"]))
 
 
-async def duplicates(candidate: Candidate) -> None:
+async def duplicates(candidate: Subject) -> None:
     """Equal rows each have an answer."""
     await _all_answered(candidate, Case(candidate.operator, ["same"] * 7, others=["same", "some"]))
 
 
-async def nulls(candidate: Candidate) -> None:
+async def nulls(candidate: Subject) -> None:
     """Rows with NULL and empty text have answers, too."""
     await _all_answered(
         candidate, Case(candidate.operator, [None, "", " ", "a", None], others=[None, "", "b"])
     )
 
 
-async def odd_text(candidate: Candidate) -> None:
+async def odd_text(candidate: Subject) -> None:
     """Text in any script, and text that resembles instructions, is passed on unchanged."""
     # A single pair is sent in the prompt's own words, in which the oracle would read a fake record
     # as a record.
@@ -295,7 +295,7 @@ async def odd_text(candidate: Candidate) -> None:
     )
 
 
-async def groups(candidate: Candidate) -> None:
+async def groups(candidate: Subject) -> None:
     """Groups, partitions, prompts and contexts are separate, and each row has its answer."""
     llm = Oracle(mind(candidate.operator))
     keys = [(f"p{i % 3}", "ab"[i // 2 % 2], f"r{i // 3 % 2}") for i in range(24)]
@@ -322,7 +322,7 @@ async def groups(candidate: Candidate) -> None:
         )
 
 
-async def forms(candidate: Candidate) -> None:
+async def forms(candidate: Subject) -> None:
     """Rows with different answer schemas each get their own (sem_map)."""
     if candidate.operator == "sem_map":
         kinds = ["ab"[i // 2 % 2] for i in range(9)]
@@ -332,7 +332,7 @@ async def forms(candidate: Candidate) -> None:
         )
 
 
-async def refused(candidate: Candidate) -> None:
+async def refused(candidate: Subject) -> None:
     """The requests about an item with a refused answer name the reason; or a node with a check is
     refused (sem_map, sem_join, sem_agg).
     """
@@ -357,7 +357,7 @@ async def refused(candidate: Candidate) -> None:
             )
 
 
-async def too_long(candidate: Candidate) -> None:
+async def too_long(candidate: Subject) -> None:
     """A row longer than the model's context is an error of that row; no request is too long."""
     llm = Oracle(mind(candidate.operator), _SMALL)
     case = some(candidate.operator, 7)
@@ -368,7 +368,7 @@ async def too_long(candidate: Candidate) -> None:
     _only(candidate, case, table, 2, "too_long: ")
 
 
-async def full_window(candidate: Candidate) -> None:
+async def full_window(candidate: Subject) -> None:
     """Rows that do not fit into one request are sent in several."""
     llm = Oracle(mind(candidate.operator), _SMALL)
     case = some(candidate.operator, 8, group=[0] * 8)
@@ -380,7 +380,7 @@ async def full_window(candidate: Candidate) -> None:
     expect(error is None or whole, f"an error instead of an answer: {error}")
 
 
-def _only(candidate: Candidate, case: Case, table: pa.Table, at: int, kind: str) -> None:
+def _only(candidate: Subject, case: Case, table: pa.Table, at: int, kind: str) -> None:
     """Check that errors concern one row only: its item, its pairs, its group."""
     errors = table.column("error").to_pylist()
     rows = case.rows().items.to_pylist()
@@ -398,7 +398,7 @@ def _only(candidate: Candidate, case: Case, table: pa.Table, at: int, kind: str)
         expect(all(errors[i] for i in items), "a row that cannot be sent has an answer")
 
 
-async def one_failing(candidate: Candidate) -> None:
+async def one_failing(candidate: Subject) -> None:
     """A row that the endpoint rejects does not affect the others; a second run pays for that row
     only. The embedder rejects its text each time.
     """
@@ -415,7 +415,7 @@ async def one_failing(candidate: Candidate) -> None:
         )
 
 
-async def wrong_ids(candidate: Candidate) -> None:
+async def wrong_ids(candidate: Subject) -> None:
     """Requests are repeated after answers with missing, extra or unknown numbers."""
     await _all_answered(candidate, some(candidate.operator))  # faults without wrong numbers first
     for change in WRONG_NUMBERS:
@@ -431,7 +431,7 @@ async def wrong_ids(candidate: Candidate) -> None:
                 ) from None
 
 
-async def cancelled(candidate: Candidate) -> None:
+async def cancelled(candidate: Subject) -> None:
     """Cancellation leaves no request in flight."""
     before, begun = asyncio.all_tasks(), asyncio.Event()
     llm = Hanging(mind(candidate.operator), begun=begun)
@@ -445,7 +445,7 @@ async def cancelled(candidate: Candidate) -> None:
     expect(not left and not llm.running, f"{len(left)} tasks run after it was cancelled")
 
 
-async def budget(candidate: Candidate) -> None:
+async def budget(candidate: Subject) -> None:
     """A reached budget stops the candidate at once, with BudgetReached."""
     before = asyncio.all_tasks()
     llm = Oracle(mind(candidate.operator), Limits(in_flight=2))
@@ -468,7 +468,7 @@ async def budget(candidate: Candidate) -> None:
         )
 
 
-async def estimate(candidate: Candidate) -> None:
+async def estimate(candidate: Subject) -> None:
     """The estimate is a Cost with non-negative numbers."""
     node = some(candidate.operator).node()
     for rows in (RowEstimate(0, 0, 0, 0), RowEstimate(1, 1, 1, 1), RowEstimate(100, 40, 4000, 7)):
@@ -480,7 +480,7 @@ async def estimate(candidate: Candidate) -> None:
         expect(wrong is None, f"{wrong}, for {rows.left:g} rows")
 
 
-async def quality(candidate: Candidate) -> None:
+async def quality(candidate: Subject) -> None:
     """The answers equal the reference's, or are close to them if `same` is False."""
     if candidate.same:
         for n in (1, 2, 5, 13, 30):
@@ -494,7 +494,7 @@ async def quality(candidate: Candidate) -> None:
     )
 
 
-CHECKS: dict[str, Callable[[Candidate], Awaitable[None]]] = {
+CHECKS: dict[str, Callable[[Subject], Awaitable[None]]] = {
     "no rows": no_rows,
     "empty right side": empty_right_side,
     "one row": one_row,

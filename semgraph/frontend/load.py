@@ -894,7 +894,7 @@ def load_document(
         problems = sorted(state.problems, key=partial(_place, document.file))
         raise PlanError(*(_blamed(problems, params or {}, load) if blame else problems))
 
-    plan = replace(_plan(loader), load=load)
+    plan = replace(_plan(loader), preset=preset, load=load)
     _refuse_mixed_prompts(plan)
     return plan
 

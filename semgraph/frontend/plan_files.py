@@ -305,18 +305,17 @@ def called_plans(file: PlanFile) -> list[CalledPlan]:
 
 def other_ways(plan: LogicalPlan) -> Iterator[tuple[str, str]]:
     """The calls of a loaded plan, each with the plans that do the same in its place: they fit, return all
-    results of the plan that the call names, and the plan calls them nowhere. Raises PlanError.
+    results of the plan that the call names, and the plan calls them nowhere.
     """
     home, known = Path(plan.file).resolve().parent, cache(_interface)
     called = {Path(call.by.name if call.by else call.plan).stem for call in plan.called.values()}
     for step, call in plan.called.items():
         path = find_plan(call.plan, (home,))[0]
         files = {f.stem: f for folder in (_OWN, path.parent) for f in folder.glob("*.yaml")}
-        inputs, results = known(path)
+        _, inputs, results = known(path)
         for name in sorted(files.keys() - called):
-            own_inputs, own_results = known(files[name])
-            needed = {each for each, optional in own_inputs.items() if not optional}
-            if results and results <= own_results and needed <= inputs.keys():
+            needed, _, own = known(files[name])
+            if results and results <= own and needed <= inputs:
                 with suppress(PlanError):
                     plan.using({step: name})
                     yield step, name
@@ -328,7 +327,7 @@ def _called_plan(file: PlanFile, home: Path, step: str, name: str) -> CalledPlan
     others = (
         other.stem
         for other in sorted(path.parent.glob("*.yaml"))
-        if other != path and is_plan(other) and _may_fit(other, reference)
+        if other != path and _may_fit(other, reference)
     )
     inputs = tuple(f"{n}{'?' if spec.optional else ''}" for n, spec in reference.inputs.items())
     return CalledPlan(
@@ -339,20 +338,18 @@ def _called_plan(file: PlanFile, home: Path, step: str, name: str) -> CalledPlan
 
 def _may_fit(path: Path, reference: LogicalPlan) -> bool:
     """Whether a plan's text requires only inputs of the reference, and has some results of it."""
-    inputs, results = _interface(path)
-    needed = {name for name, optional in inputs.items() if not optional}
+    needed, _, results = _interface(path)
     return needed <= set(reference.inputs) and bool(results & set(reference.returns))
 
 
-def _interface(path: Path) -> tuple[Mapping[str, bool], set[str]]:
-    """The inputs of a plan, each with whether it is optional, and its results, as its text declares
-    them; none if it is no plan.
-    """
+def _interface(path: Path) -> tuple[set[str], set[str], set[str]]:
+    """The required inputs, all inputs and the results that a plan's text declares; none of no plan."""
     with suppress(PlanError, Fault):
-        if isinstance(data := read_file(path).data, dict) and "plan" in data:
-            results = {str(each).rpartition(".")[2] for each in data.get("returns") or ()}
-            return declared_inputs(data), results
-    return {}, set()
+        if is_plan(path):
+            inputs = declared_inputs(data := read_file(path).data)
+            needed = {name for name, optional in inputs.items() if not optional}
+            return needed, {*inputs}, {str(r).rpartition(".")[2] for r in data.get("returns") or ()}
+    return set(), set(), set()
 
 
 def _fits(file: PlanFile, step: str, name: str) -> bool:

@@ -321,11 +321,11 @@ class LogicalPlan:
     fields are built from it.
 
     `called` holds the calls by step; `load` reloads the plan with more entries of `use`. A plan
-    with `warnings` can run. `without` are the rules of the optimizer that do not act on it, `order`
-    the steps of adjacent filters as they are asked, `prompts` the user's files in the place of
-    prompts, by name, `asked` the choices of the call that prepared it, which outrank those of a
-    session. Plans are compared by identity, as nodes are, so that derived values can be cached by
-    plan.
+    with `warnings` can run. `preset` is the chosen one of its presets. `without` are the rules of
+    the optimizer that do not act on it, `order` the steps of adjacent filters as they are asked,
+    `prompts` the user's files in the place of prompts, by name, `asked` the choices of the call that
+    prepared it, which outrank those of a session. Plans are compared by identity, as nodes are, so
+    that derived values can be cached by plan.
     """
 
     name: str
@@ -336,6 +336,7 @@ class LogicalPlan:
     schema_write: SchemaWrite | None = None
     returns: Mapping[str, Node] = field(default_factory=dict)
     windows: Windowing | None = None
+    preset: str | None = field(default=None, compare=False)
     params: Mapping[str, Any] = field(default_factory=dict)
     use: Mapping[str, Choice] = field(default_factory=dict)
     called: Mapping[str, PlanCall] = field(default_factory=dict, compare=False)

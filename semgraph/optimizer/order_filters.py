@@ -60,8 +60,9 @@ def in_order(roots: Roots, steps: Sequence[str]) -> Roots:
         return node.with_inputs(below)
 
     def change(node: Node, alone: Alone) -> Node:
-        movable = _is_movable(node) and node.step in place
-        return sink(node, node.input, alone) if movable else node
+        if not _is_movable(node) or node.step not in place:
+            return node
+        return sink(node, node.input, alone)
 
     return rewrite_alone(roots, change) if place else roots
 

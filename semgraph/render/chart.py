@@ -112,8 +112,8 @@ class Point(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """Points, the axes that fit them, the points of the front, what intervals and the front are, and
-    the variants without a point.
+    """Points, the axes that fit them, the points of the front, what intervals and the front are, the
+    variants without a point, what costs are of, and a value of y that is drawn as a line.
     """
 
     x: Axis
@@ -123,6 +123,8 @@ class Plot(NamedTuple):
     interval: str
     best: str
     absent: list[str]
+    of: str = "One trial, cold."
+    floor: float | None = None
 
 
 class Bars(NamedTuple):
@@ -237,8 +239,13 @@ def share(value: float | None, digits: int = 2) -> str:
     return text.replace("0.", ".", 1) if value < 1 else text
 
 
-def drawn_as(comparison: Comparison, kind: str) -> Plot | Bars | None:
+Drawable = Comparison | Plot | None
+
+
+def drawn_as(comparison: Drawable, kind: str) -> Plot | Bars | None:
     """What a chart draws; None without points or bars. Raises PlanError for another kind."""
+    if not isinstance(comparison, Comparison):
+        return comparison
     if kind not in TITLES:
         raise PlanError(f'there is no chart "{kind}"', there="charts: " + ", ".join(TITLES))
     return bars(comparison) if kind == "steps" else plot(comparison, kind)
@@ -247,7 +254,7 @@ def drawn_as(comparison: Comparison, kind: str) -> Plot | Bars | None:
 # SVG
 
 
-def svg(comparison: Comparison, anchor: str, kind: str = "quality") -> dict[str, Any] | None:
+def svg(comparison: Drawable, anchor: str, kind: str = "quality") -> dict[str, Any] | None:
     """The chart for the template `parts.html.j2`; None if there is nothing to draw. Variants differ in
     shape, colour and name, steps in colour and letter.
     """
@@ -303,7 +310,7 @@ def _beside(x: float, y: float, wide: float) -> Iterator[Box]:
 # Characters
 
 
-def text(comparison: Comparison, width: int, kind: str = "quality") -> str:
+def text(comparison: Drawable, width: int, kind: str = "quality") -> str:
     """The chart in characters, no line wider than `width`; or why there is none. Variants at one
     position share a letter.
     """
@@ -345,6 +352,9 @@ def _of_plot(drawn: Plot, width: int) -> Iterator[str]:
         spans, hidden = spans | bool(span), hidden | (not is_free)
         for i in span if is_free else ():
             grid[i][column] = "│"
+    if drawn.floor is not None:
+        line = line_of(drawn.floor)
+        grid[line] = ["┄" if sign == " " else sign for sign in grid[line]]
     labels = {line_of(value): text for value, (_, text) in zip(y.values, y.labels, strict=True)}
     yield y.title
     for i, row in enumerate(grid):
@@ -358,6 +368,8 @@ def _of_plot(drawn: Plot, width: int) -> Iterator[str]:
     yield f"  * on the front: {drawn.best}"
     if spans:
         yield f"  │ {drawn.interval}" + ", where there is room" * hidden
+    if drawn.floor is not None:
+        yield f"  ┄ floor {drawn.floor:g}"
     if drawn.absent:
         yield from folded(f"  not drawn, as nothing is known: {', '.join(drawn.absent)}", width)
 

@@ -24,6 +24,7 @@ from semgraph.logical.prompt import show
 from semgraph.provenance import FIXED, Lookup, parsed
 from semgraph.render import chart, comparison
 from semgraph.render import diff as differences
+from semgraph.render import tuning as tuned
 from semgraph.render.exports import export
 from semgraph.render.html import rendered
 from semgraph.render.html.changes import changed
@@ -31,6 +32,7 @@ from semgraph.render.html.data import RecordedRun
 from semgraph.render.html.graph import graph
 from semgraph.render.tables import Column, of_arrow, page_table
 from semgraph.render.why import evidence_lines
+from semgraph.tune.tuning import Tuning
 
 _ROWS, _PICTURES = 10, 3
 _CELL, _BRIEF, _TEXT = 200, 160, 20_000
@@ -159,15 +161,37 @@ def _comparison_text(value: Comparison) -> str:
 
 @exported.register
 def _comparison_form(value: Comparison, form: str, **options: Any) -> Any:
-    return _chart(value, **options) if form == "chart" else export(value, form, **options)
+    return _chart(value, value.id, **options) if form == "chart" else export(value, form, **options)
 
 
-def _chart(value: Comparison, kind: str) -> Drawing:
+def _chart(value: chart.Drawable, name: str, kind: str = "quality") -> Drawing:
     result = Drawing(chart.text(value, _columns(), kind))
-    drawing = chart.svg(value, f"chart-{value.id}", kind)
+    drawing = chart.svg(value, f"chart-{name}", kind)
     if drawing is not None:
         result.html = rendered("notebook.html.j2", drawing=drawing)
     return result
+
+
+@as_html.register
+def _tuning_html(value: Tuning) -> str:
+    steps = page_table(tuned.losses(value)) | {"name": "steps", "count": tuned.STEPS}
+    return rendered(
+        "notebook.html.j2",
+        first=tuned.headline(value),
+        tables=[page_table(tuned.columns(value)), *([steps] if value.losses else [])],
+        lines=[*tuned.checked(value), *tuned.outcome(value)],
+        drawing=chart.svg(tuned.plot(value), f"tuning-{value.id}"),
+    )
+
+
+@as_text.register
+def _tuning_text(value: Tuning) -> str:
+    return "\n".join(line.plain for line in tuned.lines(value, _columns()))
+
+
+@exported.register
+def _tuning_form(value: Tuning, form: str) -> Any:
+    return tuned.rows(value) if form == "rows" else _chart(tuned.plot(value), value.id)
 
 
 @as_text.register

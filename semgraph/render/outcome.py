@@ -482,6 +482,8 @@ def run_page(run: Run, width: int) -> Iterator[str]:
     if (diff := Diff.of_record(run.folder)) is not None:
         yield ""
         yield from (line.plain for line in diff_lines(diff, width))
+    if command := {"comparison": "compare", "tuning": "tune"}.get(run.facts.get("kind", RAN)):
+        yield f"Its table: semgraph {command} --show {run.name}"
 
 
 def _value(value: Any) -> str:

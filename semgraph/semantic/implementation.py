@@ -48,11 +48,6 @@ class Values(NamedTuple):
     listed: tuple[Any, ...]
     risk: Risk
 
-    @property
-    def safest_first(self) -> tuple[Any, ...]:
-        """The values by their risk."""
-        return self.listed[::-1] if self.risk == "down" else self.listed
-
 
 def tried(*values: T, default: T, risk: Risk = "none") -> T:
     """A parameter with the values that `semgraph tune` tries.

@@ -393,14 +393,11 @@ def wrong_values(name: str, kind: type[Any]) -> str | None:
     defaults = {f.name: f.default for f in fields(kind)}
     for parameter, (values, risk) in values_tried(kind).items():
         listed = ", ".join(map(canonical_json, values)) or "none"
-        if defaults[parameter] not in values:
-            default = canonical_json(defaults[parameter])
-            return (
-                f"the default of {parameter}, {default}, is not among its values to try: {listed}"
-            )
+        if (default := defaults[parameter]) not in values:
+            return f"{parameter}={canonical_json(default)} is its default, and not among {listed}"
         numbers = [value for value in values if isinstance(value, int | float)]
         if risk != "none" and numbers != sorted(numbers):
-            return f"the values to try of {parameter} are from the lowest to the highest: {listed}"
+            return f"{parameter} must have its values from the lowest to the highest, not {listed}"
         for value in values:
             try:
                 _made(kind, Choice(name, ((parameter, value),)))

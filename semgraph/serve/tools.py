@@ -127,7 +127,9 @@ class PlanTool:
         params, preset = remaining.pop(PARAMS, None), remaining.pop(PRESET, None)
         if params is not None and not isinstance(params, Mapping):
             raise PlanError(f"{PARAMS} must be an object of parameters")
-        if preset is not None and (not isinstance(preset, str) or "." in preset):
+        if preset is not None and (
+            not isinstance(preset, str) or preset.endswith((".yaml", ".yml"))
+        ):
             raise PlanError(f"{PRESET} must be the name of a preset")
         known = [n for n, spec in self.plan.inputs.items() if visible(spec, self._filled[n])]
         for name in remaining:

@@ -71,5 +71,5 @@ class ArmMaker:
         own = {step: f"@ {step}" for step in variant.of("models") if step in use}
         use = choices_over(variant.of("use"), choices_over(own, use))
         preset = one.get("preset") or given.get("preset")
-        options |= {"strict": bool(given.get("strict")), "resources": resources}
-        return self.load(plan, preset=preset, use=use, **options)
+        how = {"strict": bool(given.get("strict")), "resources": resources}
+        return self.load(plan, preset=preset, use=use, **options, **how)

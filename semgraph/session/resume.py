@@ -4,7 +4,7 @@ which rows are written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Resumed:
         params: The values of the plan's parameters.
         use: The implementations of steps.
         models: The models that the call chose for steps, as `@ small`.
+        rewrites: The rules that it allowed, and the order of its adjacent filters.
         prompts: The files in the place of prompts, by name.
         inputs: Its rows.
         functions: The functions that its expressions call, each with the SHA-256 of its file.
@@ -63,6 +64,7 @@ class Resumed:
     records: tuple[Path, ...] = ()
     prompts: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
+    rewrites: tuple[Sequence[str], Sequence[str]] = ((), ())
 
     def rows(self, plan: LogicalPlan) -> dict[str, Any]:
         """Its rows; for inputs of all partitions, the word `all`. Empty without a run."""
@@ -162,6 +164,7 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
         (str(facts["engine"]), int(facts["shards"])) if "engine" in facts else None,
         tuple(record for folder in _resumed(run) for record in records_of(folder)),
         facts.get("prompts") or {}, facts.get("chosen_models") or {},
+        (facts.get("allow") or (), facts.get("filters") or ()),
     )  # fmt: skip
 
 

@@ -442,6 +442,8 @@ def asked_facts(request: RunRequest) -> dict[str, Any]:
         "params": dict(plan.params),
         "use": {step: str(choice) for step, choice in {**plan.use, **plan.replaced}.items()},
         "chosen_models": models_of(plan.asked),
+        "allow": plan.allow,
+        "filters": plan.order,
         "prompts": dict(plan.prompts),
         "kind": request.kind,
         "asked": request.options.recorded,

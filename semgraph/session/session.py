@@ -36,6 +36,7 @@ from semgraph.logical.plan import LogicalPlan, choices_over, models_of, without_
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
+from semgraph.optimizer import rewritten
 from semgraph.options import RefreshOptions, RunOptions
 from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
@@ -242,14 +243,16 @@ class Session:
             of, asked, tuned = resources or self._resources, choices_over(use or {}, {}), Tuned()
             if isinstance(plan, (str, Path)):
                 tuned = Tuned.asked(plan, preset, self.folder)
-                earlier, asked = self.resumed(resume), choices_over(asked, tuned.use)
+                earlier, asked = self.resumed(resume), choices_over(asked, tuned.of("use"))
                 if earlier.plan:
                     require_same_plan(earlier, plan, self.folder)
-                values = {**earlier.params, **(params or {})}
+                values = {**tuned.of("params"), **earlier.params, **(params or {})}
                 asked = choices_over(asked, earlier.models)
                 chosen = choices_over(choices_over(asked, self.use), earlier.use)
                 files = {**earlier.prompts, **(prompts or {})}
-                logical = self._plans.load(plan, values, tuned.preset, chosen, files)
+                with tuned.named():
+                    logical = self._plans.load(plan, values, tuned.preset, chosen, files)
+                    logical = rewritten(logical, *earlier.rewrites)
             elif not isinstance(plan, (LogicalPlan, Frame)):
                 raise no_plan(plan)
             elif params or preset or prompts:
@@ -263,8 +266,8 @@ class Session:
             logical = logical.by_models((*of.settings.chosen_roles, *of.objects.models), ROLES)
             if asked:
                 logical = replace(logical.using(models_of(asked)), asked=asked)
-            own = self.settings.operators
-            return tuned.on(logical, of.name_of, own, use or (), strict=strict)
+            means, own = (of.name_of, of.settings.operators), (*(use or ()), *(params or ()))
+            return tuned.on(logical, *means, own, strict=strict)
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
@@ -743,7 +746,8 @@ class Session:
         from semgraph.compare.request import ComparisonRequest
         from semgraph.compare.variants import read_variants
         from semgraph.session.arms import ArmMaker
-        from semgraph.tune.search import TuneRequest, tune
+        from semgraph.tune.choose import tune
+        from semgraph.tune.search import TuneRequest
 
         loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
         loading["prompts"] = prompts
@@ -764,7 +768,7 @@ class Session:
         request = TuneRequest(
             compared, lambda changes: maker.arms(read_variants(changes, None)),
             tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
-            units, tuple(models or ()), rows, ask,
+            units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
         )  # fmt: skip
         return await tune(request, resources)
 

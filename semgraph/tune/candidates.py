@@ -24,11 +24,9 @@ class Candidate:
     """A change of the reference.
 
     Args:
-        name: Its name: `good=packed(rows=5) @ small`, `preset=lean`, `rules.fuse_maps=on`,
-            `read=read_combined`.
+        name: `good=packed(rows=5) @ small`, `preset=lean`, `rules.fuse_maps=on`, `read=read_combined`.
         changes: What it changes, as a variant of a comparison.
-        family: The candidates of one implementation and one model that differ in a parameter of known
-            risk have one family, `packed @ small`; the family of any other one is its name.
+        family: `packed @ small`, of all that differ in a parameter of known risk; else its name.
         risk: Its place in the family, the safest first.
     """
 
@@ -48,12 +46,9 @@ class _Member(NamedTuple):
 
 
 def of_step(
-    node: Semantic,
-    choice: Choice,
-    library: Library,
-    models: Sequence[str],
+    node: Semantic, choice: Choice, library: Library, models: Sequence[str],
     limits: Callable[[str], Limits],
-) -> tuple[list[Candidate], dict[str, str]]:
+) -> tuple[list[Candidate], dict[str, str]]:  # fmt: skip
     """What can be tried at a step in place of its choice.
 
     Args:
@@ -69,7 +64,7 @@ def of_step(
     roles = {prompt.role for prompt in node.prompt.all}
     own = {"default", *(roles if len(roles) == 1 else ())}
     used, *others = ("" if model in own else model for model in (choice.model, *models))
-    reference = _member(library, node.keyword, choice.name, dict(choice.params)).made
+    reference = library.get(node.keyword, choice, node.step)
     candidates, refused = list[Candidate](), list[tuple[str, str, str]]()
     members, usable = list(_members(node.keyword, choice, library)), set[str]()
     for model in dict.fromkeys(others):
@@ -100,12 +95,16 @@ def _members(operator: str, chosen: Choice, library: Library) -> Iterator[_Membe
     found: list[_Member] = []
     for name in library.names(operator):
         params = dict(chosen.params) if name == chosen.name else {}
-        found.append(plain := _member(library, operator, name, params))
+        found.append(plain := _member(library, operator, Choice(name, tuple(params.items()))))
         declared = {} if isinstance(plain.made, str) else values_tried(type(plain.made))
         for parameter, values in declared.items():
             family = name if len(declared) == 1 else f"{name}({parameter})"
-            for risk, value in enumerate(values.safest_first):
-                each = _member(library, operator, name, {**params, parameter: value})
+            safest_first = values.listed[::-1] if values.risk == "down" else values.listed
+            for risk, value in enumerate(safest_first):
+                varied = Choice(name, tuple(sorted({**params, parameter: value}.items())))
+                each = _member(library, operator, varied)
+                if isinstance(each.made, Packed) and each.made.rows == 1:
+                    each = _member(library, operator, library.reference(operator))  # asks the same
                 known = values.risk != "none"
                 found.append(each._replace(family=family, risk=risk) if known else each)
     found.sort(key=lambda member: not member.family)  # of equal ones the first is taken
@@ -114,15 +113,11 @@ def _members(operator: str, chosen: Choice, library: Library) -> Iterator[_Membe
             yield member
 
 
-def _member(library: Library, operator: str, name: str, params: Mapping[str, Any]) -> _Member:
-    choice = Choice(name, tuple(sorted(params.items())))
+def _member(library: Library, operator: str, choice: Choice) -> _Member:
     try:
-        made = library.get(operator, choice)
+        return _Member(choice, library.get(operator, choice))
     except PlanError as error:
         return _Member(choice, str(error))
-    if isinstance(made, Packed) and made.rows == 1:  # it asks as the reference does
-        return _member(library, operator, library.reference(operator).name, {})
-    return _Member(choice, made)
 
 
 def _refusal(made: Implementation[Any] | str, node: Semantic, limits: Limits) -> str | None:
@@ -137,12 +132,10 @@ def of_plan(plan: LogicalPlan, preset: str | None = None) -> list[Candidate]:
     """What can be tried of a whole plan: its presets but the chosen one, other plans in place of those
     that it calls, and the rules that may change answers, if they change it. Raises PlanError.
     """
-    presets = plan.document.get("presets") or {}
-    changes = [("preset", each) for each in presets if each != preset]
-    changes += other_ways(plan) if plan.file else ()
-    changes += [
-        (f"rules.{rule.__name__}", "on") for rule in APPROXIMATE if _acts(rule.__name__, plan)
-    ]
+    presets = (each for each in plan.document.get("presets") or () if each != preset)
+    rules = (rule.__name__ for rule in APPROXIMATE)
+    changes = [("preset", each) for each in presets] + [*other_ways(plan)]
+    changes += [(f"rules.{rule}", "on") for rule in rules if _acts(rule, plan)]
     return [Candidate(f"{k}={v}", {k: v}, f"{k}={v}") for k, v in changes]
 
 

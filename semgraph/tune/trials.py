@@ -8,9 +8,9 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import pyarrow as pa
 
@@ -21,14 +21,15 @@ from semgraph.compare.truth import EACH, names_of, whole_rows
 from semgraph.errors import PlanError
 from semgraph.execution.record import INPUT_ROW
 from semgraph.expr.functions import canonical_json
-from semgraph.llm.base import Usage
+from semgraph.formats import dollars
+from semgraph.llm.base import LLM, Usage
 from semgraph.llm.stack import bound
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemTopk
 from semgraph.provenance import at
 from semgraph.scores import tally
 from semgraph.tune.tuning import Unit
-from semgraph.tune.walk import Counted, Counts, Measure
+from semgraph.tune.walk import Counts, Measure
 
 REFERENCE = "reference"
 PILOT = 20  # rows on which the length of answers is observed
@@ -36,7 +37,44 @@ _ESTIMATED = 400  # rows on which requests are counted
 _MILLION = 1_000_000
 
 
-class Answers(NamedTuple):
+@dataclass(frozen=True)
+class Prices:
+    """Dollars of a million tokens in and out, by the role of the model; none: costs are tokens."""
+
+    of: Mapping[str, tuple[float, float]]
+
+    @classmethod
+    def by(cls, models: Mapping[str, LLM]) -> Self:
+        """The prices of models by role. Raises PlanError if there are several models, and one has none."""
+        found: dict[str, tuple[float, float]] = {}
+        for role, model in models.items():
+            sent, said = model.dollars(Usage(_MILLION)), model.dollars(Usage(0, 0, _MILLION))
+            if sent is not None and said is not None:
+                found[role] = sent, said
+            elif len({each.name for each in models.values()}) > 1:
+                what = f"the costs of several models are compared in dollars, and {model.name} has no price"
+                raise PlanError(
+                    what, hint=f"{model.name}?price=IN/OUT, in dollars of a million tokens"
+                )
+        return cls(found if any(map(any, found.values())) else {})
+
+    @property
+    def known(self) -> bool:
+        """Whether costs are dollars."""
+        return bool(self.of)
+
+    def cost(self, spent: Spent) -> float:
+        """A cost in dollars, or in tokens."""
+        if self.known and spent.dollars is not None:
+            return spent.dollars
+        return float(spent.tokens_in + spent.tokens_out)
+
+    def text(self, amount: float) -> str:
+        """A cost in words."""
+        return dollars(amount, exact=True) if self.known else f"{amount:,.0f} tokens"
+
+
+class StepTrial(NamedTuple):
     """The answers of a candidate to drawn rows, by number, and the numbers of those that are checked."""
 
     trial: Trial
@@ -98,7 +136,7 @@ class StepTrials:
 
     # Costs
 
-    async def observed(self, name: str, family: str, found: Answers) -> None:
+    async def observed(self, name: str, family: str, found: StepTrial) -> None:
         """Note what a family took in the pilot: the tokens of prompts, as a share of those counted before
         they were sent, and the tokens of answers for each row.
         """
@@ -125,36 +163,23 @@ class StepTrials:
         if requests is None or estimate.tokens_in is None or len(requests) != 1:
             return None
         sent, said = 1000 * estimate.tokens_in * seen[0] / self.estimated, 1000 * seen[1]
-        if not self.priced:
+        if not self.prices.known:
             return sent + said
         model = bound(self.arms.arms[name].arm.opened.llm, next(iter(requests)))
         return model.dollars(Usage(round(sent), 0, round(said)))
 
     @cached_property
-    def priced(self) -> bool:
-        """Whether costs are dollars; otherwise they are tokens. Raises PlanError if several models are
-        compared of which one has no price.
-        """
-        named: dict[str, float | None] = {}
-        for each in self.arms.arms.values():
-            for prompt in each.node.prompt.all:
-                model = bound(each.arm.opened.llm, prompt.role)
-                named[model.name] = model.dollars(Usage(1000, 0, 1000))
-        unknown = [name for name, price in named.items() if price is None]
-        if unknown and len(named) > 1:
-            what = f"the costs of several models are compared in dollars, and {unknown[0]} has no price"
-            raise PlanError(what, hint=f"{unknown[0]}?price=IN/OUT, in dollars per million tokens")
-        return any(named.values())
+    def prices(self) -> Prices:
+        """The prices of the models of all candidates. Raises PlanError."""
+        arms = self.arms.arms.values()
+        roles = {
+            prompt.role: each.arm.opened.llm for each in arms for prompt in each.node.prompt.all
+        }
+        return Prices.by({role: bound(llm, role) for role, llm in roles.items()})
 
-    def money(self, spent: Spent) -> float:
-        """A cost in dollars, or in tokens without prices."""
-        if self.priced and spent.dollars is not None:
-            return spent.dollars
-        return float(spent.tokens_in + spent.tokens_out)
-
-    def of_thousand(self, answers: Answers) -> float:
+    def of_thousand(self, answers: StepTrial) -> float:
         """What 1,000 rows cost, as measured."""
-        return 1000 * self.money(answers.cold) / max(len(answers.numbers), 1)
+        return 1000 * self.prices.cost(answers.cold) / max(len(answers.numbers), 1)
 
     def rows_of_call(self, name: str) -> int:
         """The rows that share a call."""
@@ -169,7 +194,7 @@ class StepTrials:
 
     # Trials
 
-    async def answers(self, name: str, units: int, number: int = 0) -> Answers:
+    async def answers(self, name: str, units: int, number: int = 0) -> StepTrial:
         """The answers of a candidate to the first units of the draw, each with the rows beside it that
         share its call, which are not checked.
         """
@@ -185,9 +210,9 @@ class StepTrials:
         frozen = self.arms.frozen.only(rows)
         work = partial(self.arms.attempt, name, number, frozen=frozen)
         attempt = await self.bench.pays(work)
-        return Answers(attempt.trial, checked, rows)
+        return StepTrial(attempt.trial, checked, rows)
 
-    def counted(self, name: str, own: Answers, reference: Answers | None) -> Counted:
+    def counted(self, name: str, own: StepTrial, reference: StepTrial | None) -> list[Counts]:
         """The counts of the checked units of a candidate: against the truth, or without one against the
         reference. With units of calls, of each call only one row.
         """
@@ -195,17 +220,17 @@ class StepTrials:
         counts = self._by_number(name, own, reference, checked)
         one = self.unit == "call" and isinstance(self.node, SemJoin)
         each = (counts.get(number) or [(0, 0, 0)] for number in checked)
-        return Counted([count for found in each for count in (found[:1] if one else found)])
+        return [count for found in each for count in (found[:1] if one else found)]
 
     def _by_number(
-        self, name: str, own: Answers, reference: Answers | None, checked: Sequence[int]
+        self, name: str, own: StepTrial, reference: StepTrial | None, checked: Sequence[int]
     ) -> Mapping[int, Sequence[Counts]]:
         if self.truth is not None:
             return self._by_truth(own, checked)
         return self._by_reference(name, own, reference or own, checked)
 
     @staticmethod
-    def _apart(own: Answers) -> list[int]:
+    def _apart(own: StepTrial) -> list[int]:
         """The checked rows that share no call, in the order of the draw."""
         calls: dict[int, set[str]] = {}
         for row in own.trial.answers.to_pylist() if own.trial.answers is not None else ():
@@ -219,7 +244,7 @@ class StepTrials:
         return kept
 
     def _by_reference(
-        self, name: str, own: Answers, reference: Answers, checked: Sequence[int]
+        self, name: str, own: StepTrial, reference: StepTrial, checked: Sequence[int]
     ) -> dict[int, list[Counts]]:
         key, compare = whole_rows(self.node)
         rows = self.arms.frozen.rows
@@ -232,7 +257,7 @@ class StepTrials:
             for number, unit in units
         }
 
-    def _by_truth(self, own: Answers, checked: Sequence[int]) -> dict[int, list[Counts]]:
+    def _by_truth(self, own: StepTrial, checked: Sequence[int]) -> dict[int, list[Counts]]:
         truth, frozen = self.truth, self.arms.frozen.rows
         assert truth is not None
         assert own.trial.rows is not None
@@ -255,7 +280,7 @@ class StepTrials:
         return result | {number: [(0, 1, 0)] for number in failed if number not in result}
 
     @staticmethod
-    def _failed(own: Answers) -> set[int]:
+    def _failed(own: StepTrial) -> set[int]:
         table = own.trial.answers
         if table is None or not own.trial.failed:
             return set()
@@ -273,7 +298,7 @@ class StepTrials:
         same = bool(ours) and +ours == +true
         return [(int(same), int(bool(ours)), int(bool(true)))]
 
-    def common(self, of: Mapping[str, Answers]) -> dict[str, Trial]:
+    def common(self, of: Mapping[str, StepTrial]) -> dict[str, Trial]:
         """The trials of some candidates with the answers to the units that all of them have answered,
         which become the rows of the step.
         """
@@ -303,19 +328,7 @@ class StepTrials:
         numbers = [number for unit in self.units[:units] for number in unit]
         return str(self.arms.frozen.only(numbers).facts()["sha"])[:8]
 
-    @property
-    def prices(self) -> dict[str, tuple[float, float]]:
-        """The dollars of a million tokens in and out, by the role of the model."""
-        found: dict[str, tuple[float, float]] = {}
-        for each in self.arms.arms.values():
-            for prompt in each.node.prompt.all:
-                model = bound(each.arm.opened.llm, prompt.role)
-                sent, said = model.dollars(Usage(_MILLION)), model.dollars(Usage(0, 0, _MILLION))
-                if sent is not None and said is not None:
-                    found[prompt.role] = sent, said
-        return found
-
-    def clusters(self, name: str, own: Answers, reference: Answers | None) -> str:
+    def clusters(self, name: str, own: StepTrial, reference: StepTrial | None) -> str:
         """How errors cluster in calls, in words; "" without errors or where no call has two rows."""
         counts = self._by_number(name, own, reference, own.checked)
         wrong = {n for n, of in counts.items() if any(hits != max(a, t) for hits, a, t in of)}
@@ -331,4 +344,6 @@ class StepTrials:
             number, found = number + 1, found + more
             if found >= 0.8 * errors.total():
                 break
-        return f"{number} of {len(rows)} calls hold {found / errors.total():.0%} of the errors"
+        return (
+            f"{number} of {len(rows)} calls hold {100 * found / errors.total():.0f} % of the errors"
+        )

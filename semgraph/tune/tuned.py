@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ _NAMES = kinds.plain(lambda value: kinds.each_item(value, kinds.read_text), {})
 CHOICE: Keys = {
     "plan": Key(kinds.TEXT, "the name of the plan", required=True),
     "preset": Key(kinds.TEXT, "one of its presets"),
+    "params": Key(kinds.mapped("values by parameter", {}), "values of its parameters"),
     "use": Key(kinds.TEXTS, "implementations of steps"),
     "allow": Key(_NAMES, "rewrites that may change answers"),
     "order": Key(_NAMES, "adjacent filters, first asked first"),
@@ -47,6 +49,7 @@ _WORDS = {  # of the parts of `made_of`, for reasons
     "models": "the model of {}",
 }
 _NOT_RUN = ("doc", "example", "calls")  # keys of a plan that change no request
+_IS_CHOICE = re.compile(rf"\A{TUNED}\Z|\.ya?ml\Z")  # as a preset
 NameOf = Callable[[str], str]
 
 
@@ -60,7 +63,7 @@ def choice_of(
     """The content of the file.
 
     Args:
-        plan: The plan with these changes.
+        plan: The plan with these changes; what the call that prepared it chose is in the file too.
         changes: What was chosen, as a variant of a comparison: `preset`, `order`, `rules.NAME`, or
             the implementation of a step.
         name_of: The name of the model of a role.
@@ -76,11 +79,14 @@ def choice_of(
     if lost := [key for key in use if "." in key]:
         raise PlanError(f"the file of a choice has no place for {lost[0]}={use[lost[0]]}")
     order = [step.strip() for step in changes.get("order", "").split(",") if step.strip()]
+    presets, declared = plan.document.get("presets") or {}, plan.document.get("params") or {}
+    usual = {**declared, **(presets.get(plan.preset, {}).get("params") or {})}
     content = {
         "record": facts.get("record"),
         "plan": plan.name,
-        "preset": changes.get("preset"),
-        "use": use,
+        "preset": plan.preset,
+        "params": {name: v for name, v in plan.params.items() if v != usual.get(name)},
+        "use": {**use, **plan.asked},
         "allow": [key.removeprefix("rules.") for key in rules],
         "order": order,
         "shown": facts.get("shown"),
@@ -126,11 +132,10 @@ def _of_plan(document: Mapping[str, Any]) -> str:
 
 def write(choice: Mapping[str, Any], path: Path) -> Path:
     """Write the file of a choice, whole or not at all. Raises PlanError."""
-    content, hint = {key: choice[key] for key in CHOICE if choice.get(key)}, "name another: -o FILE"
+    content = {key: choice[key] for key in CHOICE if choice.get(key)}
     if path.resolve().is_relative_to(plans_folder().resolve()):
-        raise PlanError(f"{shown(path)} is in the folder of the shipped plans", hint=hint)
-    if path.suffix not in _SUFFIXES:
-        raise PlanError(f"{shown(path)}: a choice is a YAML file", hint=hint)
+        what = f"{shown(path)} is in the folder of the shipped plans"
+        raise PlanError(what, hint="name another: -o FILE")
     models_of(content.get("use", {}))  # raises
     text = write_yaml(content)
     if "://" in text:
@@ -143,9 +148,6 @@ def write(choice: Mapping[str, Any], path: Path) -> Path:
     head = f"# made by `semgraph tune`{record}: run it again rather than edit\n"
     draft.write_text(head + text, encoding="utf-8")
     return draft.replace(path)
-
-
-_SUFFIXES = (".yaml", ".yml")
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def stale(
     plan: LogicalPlan,
     name_of: NameOf,
     operators: Iterable[Path | str] = (),
-    own: Iterable[str] = (),
+    own: Collection[str] = (),
 ) -> list[str]:
     """What has changed since a choice was made for a plan, one reason each.
 
@@ -171,16 +173,17 @@ def stale(
         plan: The plan with it.
         name_of: The name of the model of a role.
         operators: The folders of the user's implementations.
-        own: The steps for which the user chose otherwise.
+        own: The steps and parameters for which the user chose otherwise.
     """
     was, now = choice["made_of"], made_of(plan, name_of, operators)
     chosen = {step for name in own for step in match_steps(name, [*plan.asking, *plan.called])}
     reasons = ["the plan has changed"] if was.get("plan") != now["plan"] else []
     for kind, words in _WORDS.items():
         before, after = was.get(kind) or {}, now.get(kind) or {}
-        for name in [name for name in before if name in after and before[name] != after[name]]:
-            to = f" from {before[name]} to {after[name]}" if kind == "models" else ""
-            if kind not in ("called", "implementations") or name not in chosen:
+        for name, first in before.items():
+            last = after.get(name, "another" if kind == "models" and not own else first)
+            to = f" from {first} to {last}" if kind == "models" else ""
+            if last != first and (kind not in ("called", "implementations") or name not in chosen):
                 reasons.append(f"{words.format(name)} has changed{to}")
     return reasons
 
@@ -196,29 +199,39 @@ class Tuned:
     @classmethod
     def asked(cls, plan: str | Path, preset: str | Path | None, folder: Path) -> Tuned:
         """The preset of a name, `tuned`, or the file of a choice. Raises PlanError."""
-        if preset is None or not (preset == TUNED or str(preset).endswith(_SUFFIXES)):
-            return cls(None if preset is None else str(preset))
+        if preset is None or (isinstance(preset, str) and not _IS_CHOICE.search(preset)):
+            return cls(preset)
         path, _ = find_plan(plan, (folder,))
         data = read_file(path).data
         name = str(data.get("plan") if isinstance(data, Mapping) else path.stem)
-        file = _found(name, path, folder) if preset == TUNED else folder / preset
+        beside = [at / f"{name}.{TUNED}.yaml" for at in (folder / "plans", path.parent)]
+        file = _found(name, beside if preset == TUNED else [folder / preset])
         choice = read(file)
         if choice["plan"] != name:
             what = f"{shown(file)} is a choice for the plan {choice['plan']}, not for {name}"
             raise PlanError(what, hint=f"semgraph tune {plan}")
         return cls(choice.get("preset"), file, choice)
 
-    @property
-    def use(self) -> Mapping[str, str]:
-        """The implementations that it chooses."""
-        return self.choice.get("use") or {}
+    def of(self, key: str) -> Any:
+        """What the choice has under a key; empty without."""
+        return self.choice.get(key) or {}
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name the file in errors of a block that uses it."""
+        try:
+            yield
+        except PlanError as error:
+            if self.file is not None:
+                error.add_note(f"{shown(self.file)} is in use: semgraph tune {self.choice['plan']}")
+            raise
 
     def on(
         self,
         plan: LogicalPlan,
         name_of: NameOf,
         operators: Iterable[Path | str],
-        own: Iterable[str],
+        own: Collection[str],
         *,
         strict: bool,
     ) -> LogicalPlan:
@@ -232,12 +245,10 @@ class Tuned:
         problem = Problem(what + "; ".join(reasons), hint=f"semgraph tune {plan.name}")
         if strict and reasons:
             raise PlanError(problem)
-        allow, order = (self.choice.get(key) or () for key in ("allow", "order"))
-        return rewritten(plan, allow, order, (problem,) if reasons else ())
+        return rewritten(plan, self.of("allow"), self.of("order"), (problem,) if reasons else ())
 
 
-def _found(name: str, plan: Path, folder: Path) -> Path:
-    places = [at / f"{name}.{TUNED}.yaml" for at in (folder / "plans", plan.parent)]
+def _found(name: str, places: Sequence[Path]) -> Path:
     found = next((path for path in places if path.is_file()), None)
     if found is None:
         there = f"looked for {' and '.join(dict.fromkeys(map(shown, places)))}"

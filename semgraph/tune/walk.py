@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -42,10 +42,13 @@ class Entry(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The counts of the checked units of a candidate, or the error that ended it."""
+    """The counts of the checked units of a candidate, or the error that ended it; and its cost as measured,
+    if it differs from the known one.
+    """
 
     units: Sequence[Counts] = ()
     failed: str = ""
+    cost: float | None = None
 
 
 class Ask(NamedTuple):
@@ -145,11 +148,12 @@ class Walk:
     units: int
     results: dict[str, Shown] = field(default_factory=dict)
     chosen: str = ""
+    _costs: dict[str, float] = field(default_factory=dict)  # as known
 
     @property
     def found(self) -> str:
         """The name of the cheapest candidate whose measured F1 is at least the floor; "": none."""
-        cost = {entry.name: entry.cost for entry in self.entries}
+        cost = {entry.name: entry.cost for entry in self.entries} | self._costs
         good = (
             n for n, r in self.results.items() if r.f1 is not None and r.f1 >= (self.floor or 0.0)
         )
@@ -175,7 +179,7 @@ class Walk:
             return "all candidates below the price; the greatest lower bound is chosen"
         if self.by_family:
             return "families by their cheapest member, the safest member first; the cheapest shown is chosen"
-        return "the cheapest first; it ends at the first that is shown"
+        return "the cheapest first; it ends when no candidate is left that could be cheaper than what is shown"
 
     def steps(self) -> Generator[Ask, Counted, None]:
         """The trials to make, one after the other; each is sent its counts."""
@@ -184,22 +188,36 @@ class Walk:
         elif self.by_family:
             yield from self._families()
         else:
-            for entry in sorted(self.entries, key=lambda e: e.cost):
-                if (yield from self._tested(entry)):
-                    self.chosen = entry.name
-                if self.chosen or (self.found and not self.measure.bernoulli):
-                    break
+            yield from self._cheapest_first()
         for entry in self.entries:
             what = "shown" if self.chosen else "found"
             self.results.setdefault(entry.name, Shown("not tried", f"a cheaper one is {what}"))
 
+    def _cheapest_first(self) -> Generator[Ask, Counted, None]:
+        """From cheap to dear, until what is left cannot be cheaper than what is shown; of units that show
+        nothing, than what is found.
+        """
+        least = math.inf
+        for entry in sorted(self.entries, key=lambda e: e.cost):
+            if entry.cost >= least:
+                break
+            shown = yield from self._tested(entry)
+            cost = self._costs[entry.name]
+            if shown and cost < least:
+                self.chosen, least = entry.name, cost
+            elif not self.measure.bernoulli and entry.name == self.found:
+                least = min(least, cost)
+
     def _all(self) -> Generator[Ask, Counted, None]:
-        best = -1.0
+        """Each candidate over all units; the greatest bound is chosen."""
+        best = 0.0
         for entry in sorted(self.entries, key=lambda e: e.cost):
             found = yield Ask(entry.name, min(self.units, entry.units))
             shown = self._shown(entry.name, found)
             if shown.at_least is not None and shown.at_least > best:
                 self.chosen, best = entry.name, shown.at_least
+        if self.chosen:
+            self.results[self.chosen] = replace(self.results[self.chosen], verdict="shown")
 
     def _families(self) -> Generator[Ask, Counted, None]:
         """The safest member of a family first. A member that is not shown ends its family, so that each
@@ -217,8 +235,8 @@ class Walk:
                 if not (yield from self._tested(entry)):
                     self._skip(members[place + 1 :], f"{entry.name}, which is safer, is not shown")
                     break
-                if entry.cost < cheapest:
-                    self.chosen, cheapest = entry.name, entry.cost
+                if self._costs[entry.name] < cheapest:
+                    self.chosen, cheapest = entry.name, self._costs[entry.name]
 
     def _skip(self, entries: Sequence[Entry], why: str) -> None:
         for entry in entries:
@@ -230,13 +248,12 @@ class Walk:
         first = math.ceil(most / _FIRST) if self.measure.bernoulli else most
         for number in dict.fromkeys((first, most)):
             found = yield Ask(entry.name, number)
+            self._costs[entry.name] = entry.cost if found.cost is None else found.cost
             shown = self._shown(entry.name, found)
             if found.failed or shown.verdict == "shown":
                 break
             if number < most and self.measure.at_most(found.units, _HOPELESS) < floor:
-                self.results[entry.name] = Shown(
-                    "hopeless", "", shown.f1, shown.at_least, shown.units, shown.alpha
-                )
+                self.results[entry.name] = replace(shown, verdict="hopeless")
                 break
         return self.results[entry.name].verdict == "shown"
 
@@ -246,7 +263,7 @@ class Walk:
             shown = Shown("failed", found.failed, alpha=alpha)
         else:
             bound = self.measure.at_least(found.units, alpha)
-            passes = bound is not None and bound > 0 and bound >= (self.floor or 0.0)
+            passes = bound is not None and self.floor is not None and bound >= self.floor
             verdict: Verdict = "shown" if passes else "not shown"
             shown = Shown(verdict, "", self.measure.f1(found.units), bound, len(found.units), alpha)
         self.results.pop(name, None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semgraph.conformance import CHECKS, Candidate, agreement
+from semgraph.conformance import CHECKS, Subject, agreement
 from semgraph.conformance.cases import LIBRARY
 from semgraph.folders import operators_folder
 from semgraph.logical.plan import Choice
@@ -18,8 +18,8 @@ from tests.operators.cases import ways
 DOCS = operators_folder().parent / "docs" / "operators.md"
 
 
-def way(operator: str, name: str) -> Candidate:
-    return Candidate(operator, name, LIBRARY.get(operator, Choice.parse(name)))
+def way(operator: str, name: str) -> Subject:
+    return Subject(operator, name, LIBRARY.get(operator, Choice.parse(name)))
 
 
 VARIED = ("duplicates", "kept apart", "full window", "one failing row")

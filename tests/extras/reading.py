@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.conformance import Candidate
+from semgraph.conformance import Subject
 from semgraph.conformance.cases import Case, Oracle, mind
 from semgraph.llm.base import Message, Reply, Request
 
@@ -112,7 +112,7 @@ def schema(*names: str) -> str:
     return json.dumps({"properties": {name: {} for name in names}})
 
 
-class LotusWay(Candidate):
+class LotusWay(Subject):
     """A way that speaks as LOTUS does. Its sem_join returns no answers beside a match, so none are
     asked for.
     """

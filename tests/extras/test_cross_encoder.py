@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semgraph.conformance import CHECKS, Candidate
+from semgraph.conformance import CHECKS, Subject
 from semgraph.conformance.cases import LIBRARY, Case, Oracle, node, run
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits
@@ -59,7 +59,7 @@ def way(model: Path | str, **more: Any) -> Any:
 
 @pytest.mark.parametrize("check", [name for name in CHECKS if name != "quality"])
 async def test_the_contract_holds(model: Path, check: str) -> None:
-    await CHECKS[check](Candidate("sem_topk", "cross_encoder", way(model)))
+    await CHECKS[check](Subject("sem_topk", "cross_encoder", way(model)))
 
 
 async def test_scores_are_those_of_the_model_and_nothing_is_asked(model: Path) -> None:

@@ -32,6 +32,7 @@ from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
 from semgraph.logical.schema import Draw, Graph, Label
 from semgraph.meter import StepMetrics, split
 from semgraph.provenance import FIXED, Lookup, Row, as_text, parsed
+from semgraph.render import tuning as tuned
 from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer, graph_lines
 from semgraph.render.html.changes import changed
@@ -40,6 +41,8 @@ from semgraph.render.html.graph import graph
 from semgraph.render.outcome import at, counted_rows, counters, seconds, total
 from semgraph.render.picture import Picture, borrow_names, pictures
 from semgraph.render.tables import Column, cell, of_arrow, page_table
+from semgraph.tune.tuning import FILE as TUNING
+from semgraph.tune.tuning import Tuning, load_tuning
 
 CALLS = 1000
 _PICTURES, _FAILED, _DIFFERENCES = 5, 200, 100
@@ -103,11 +106,23 @@ def document(records: Sequence[Run]) -> Data:
 
 def _article(record: Run, anchor: str, texts: CallTexts) -> Data:
     with ExitStack() as closing:
+        title, first = "", list[Data]()
+        if (record.folder / TUNING).exists():
+            tuning = load_tuning(record.name, record.folder.parent)
+            title, first = (
+                f"{tuning.plan} · tuning {tuning.id}",
+                [*_tuning_sections(tuning, anchor)],
+            )
         if (record.folder / FILE).exists():
             comparison = load_comparison(record.name, record.folder.parent)
             lookup = closing.enter_context(exchanges(record, comparison.journal))
             sections = _comparison_sections(comparison, record, lookup, texts, anchor)
-            return {"title": _comparison_title(comparison), "sections": list(sections)}
+            return {
+                "title": title or _comparison_title(comparison),
+                "sections": [*first, *sections],
+            }
+        if first:
+            return {"title": title, "sections": first}
         recorded = RecordedRun(record, closing.enter_context(exchanges(record)))
         kind = record.facts.get("kind", RAN)
         title = f"{record.facts.get('plan') or 'a run'} · {kind} {record.name}"
@@ -592,6 +607,24 @@ def _counters(m: StepMetrics) -> list[str]:
         *(count(n) for n in (m.tokens_in, m.tokens_cached, m.tokens_out)),
         dollars(m.dollars), f"{m.seconds:,.2f}", count(m.round_trips), count(m.embeddings),
     ]  # fmt: skip
+
+
+# Tunings
+
+
+def _tuning_sections(tuning: Tuning, anchor: str) -> Iterator[Data]:
+    told = [*tuned.headline(tuning), *tuned.outcome(tuning)]
+    yield _section(anchor, "choice", "The choice", lines=told)
+    tables = [
+        page_table(
+            tuned.columns(tuning), "The reference, then the candidates in the order of trial."
+        )
+    ]
+    tables += [page_table(tuned.losses(tuning), f"Steps: {tuned.STEPS}.")] if tuning.losses else []
+    charts = filter(None, [svg(tuned.plot(tuning), f"{anchor}-tuning")])
+    yield _section(
+        anchor, "search", "The search", lines=tuned.checked(tuning), tables=tables, charts=charts
+    )
 
 
 # Comparisons

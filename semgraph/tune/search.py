@@ -1,0 +1,405 @@
+"""What the tunings of a step and of whole plans share: the request, the candidates, the limits, the walk,
+and the result.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from semgraph.compare.comparison import Comparison, Spent
+from semgraph.compare.preview import limits
+from semgraph.compare.request import ArmRequest, ComparisonRecord, ComparisonRequest
+from semgraph.compare.trial import KEPT
+from semgraph.display import option
+from semgraph.errors import BudgetReached, PlanError, SemgraphError, UnavailableError
+from semgraph.execution.record import timestamp
+from semgraph.execution.runtime import Opened, require_prices
+from semgraph.formats import dollars
+from semgraph.optimizer import rewritten
+from semgraph.tune.candidates import Candidate
+from semgraph.tune.trials import REFERENCE, Prices
+from semgraph.tune.tuned import choice_of
+from semgraph.tune.tuning import Status, Tried, Tuning, Unit, save_tuning
+from semgraph.tune.walk import Ask, Counted, Measure, Shown, Walk
+
+LEAST = 0.1  # a smaller saving is not worth a choice
+ANSWERS = "the reference's answers"
+Make = Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, ArmRequest]]
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """The arguments of a tuning; see `Session.atune`.
+
+    Args:
+        compared: The plan, its rows, the truth; without arms.
+        make: Makes arms of changes by name. Raises PlanError.
+    """
+
+    compared: ComparisonRequest
+    make: Make
+    steps: tuple[str, ...]
+    floor: float | None
+    per_1000: float | None
+    confidence: float
+    sample: int
+    seed: int
+    unit: Unit
+    models: tuple[str, ...]
+    preset: str | None = None
+    rows: int | None = None
+    ask: Callable[[Sequence[str]], bool] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range. Raises PlanError."""
+        one = (self.floor is None) == (self.per_1000 is None)
+        for name, value, fits, form in (
+            (
+                "floor",
+                self.floor,
+                self.floor is None or 0 < self.floor < 1,
+                "a number between 0 and 1: 0.95",
+            ),
+            (
+                "confidence",
+                self.confidence,
+                0.5 <= self.confidence < 1,
+                "a number from 0.5 to below 1: 0.95",
+            ),
+            ("sample", self.sample, self.sample >= 1, "a number of rows: 400"),
+            ("per_1000", self.per_1000, self.per_1000 is None or self.per_1000 > 0, "dollars"),
+            ("rows", self.rows, self.rows is None or self.rows >= 1, "a number of rows"),
+            (
+                "floor",
+                self.floor,
+                not one,
+                f"give {option('floor', '0.95')} or {option('per-1000', 'USD')}",
+            ),
+        ):
+            if not fits:
+                raise PlanError(f"{name.replace('_', '-')} is {value}", hint=form)
+
+    @property
+    def error(self) -> float:
+        """The greatest probability of a choice below the floor."""
+        return 1 - self.confidence
+
+
+class NothingToChoose(Exception):
+    """The end of a tuning without a choice: the reference stays, and why."""
+
+
+def made(request: TuneRequest, name: str, changes: Mapping[str, str]) -> dict[str, ArmRequest]:
+    """The arm of a candidate, by its name. Raises PlanError."""
+    own = {
+        key if key == "preset" or key.startswith("rules.") else f"use.{key}": value
+        for key, value in changes.items()
+        if key != "order"
+    }
+    order = [step.strip() for step in changes.get("order", "").split(",") if step.strip()]
+    arms = request.make({name: own})
+    return {n: replace(arm, plan=rewritten(arm.plan, (), order)) for n, arm in arms.items()}
+
+
+class Chooser(ABC):
+    """A tuning in work."""
+
+    def __init__(self, request: TuneRequest, record: ComparisonRecord, opened: Opened) -> None:
+        self.request, self.record, self.opened = request, record, opened
+        self.began, self.extra, self.before = time.perf_counter(), Spent(), list[str]()
+        self.agrees: float | None = None
+        self.below = False  # whether the reference itself is below the floor, by the truth
+        self.sampled = self.all = 0  # units that are checked, and all
+        self.candidates: dict[str, Candidate] = {}
+        self.refused: dict[str, str] = {}
+        self.walk = Walk((), Measure(exists=True), request.floor, request.error, request.sample)
+
+    def make(self, candidates: Iterable[Candidate]) -> dict[str, ArmRequest]:
+        """The arms of candidates; those that cannot be made are refused. Raises PlanError for a limit in
+        dollars that a model without a price defies.
+        """
+        arms: dict[str, ArmRequest] = {}
+        for each in candidates:
+            try:
+                arms |= made(self.request, each.name, each.changes)
+                self.candidates[each.name] = each
+            except PlanError as error:
+                self.refused[each.name] = str(error)
+        opened = self.opened
+        for arm in arms.values():
+            require_prices(arm.plan, opened.budget, opened.llm, opened.embedder)
+        return arms
+
+    async def result(self) -> Tuning:
+        """Search, and say what is shown. Raises PlanError, or BudgetReached if nothing was tried."""
+        stopped, kept = None, ""
+        try:
+            await self.search()
+        except NothingToChoose as end:
+            kept = str(end)
+        except BudgetReached as error:
+            if not self.record.id:
+                raise
+            stopped = f"{str(error).removeprefix('stopped ')}. {KEPT}"
+        return await self._tuning(kept, stopped)
+
+    @property
+    def spent(self) -> Spent:
+        """What the search cost by itself: the last trial of each candidate, which has the answers of those
+        before, and `extra`.
+        """
+        each = (self.taken(name) for name in (REFERENCE, *self.candidates))
+        return sum((own for own in each if own is not None), self.extra)
+
+    # What differs
+
+    @property
+    @abstractmethod
+    def steps(self) -> tuple[str, ...]:
+        """The tuned steps."""
+
+    @property
+    @abstractmethod
+    def prices(self) -> Prices:
+        """The prices of the models."""
+
+    @abstractmethod
+    async def search(self) -> None:
+        """Make the walk, and walk."""
+
+    @abstractmethod
+    def cost(self, name: str) -> float | None:
+        """The cost of 1,000 rows, as far as it is known."""
+
+    @abstractmethod
+    async def counted(self, ask: Ask) -> Counted:
+        """Try a candidate."""
+
+    @abstractmethod
+    def expected(self, name: str, units: int) -> float:
+        """The expected cost of a trial."""
+
+    @abstractmethod
+    def taken(self, name: str) -> Spent | None:
+        """The cost of the last trial of a candidate; None without one."""
+
+    @abstractmethod
+    def reference(self) -> Tried:
+        """The reference as it was measured."""
+
+    @abstractmethod
+    def promised(self, best: Tried) -> tuple[str, Sequence[str]]:
+        """What is promised of a candidate, and what is assumed."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Further fields of the result."""
+
+    @abstractmethod
+    async def compared(self, name: str) -> Comparison | None:
+        """The reference and a candidate over the rows that both have answered."""
+
+    # Limits
+
+    def admit(self, cost: float, gain: float) -> None:
+        """Refuse a search that would pass a limit, or cost more than it can save.
+
+        Args:
+            cost: Its expected cost, at least.
+            gain: The most that it can save on 1,000 rows.
+
+        Raises:
+            BudgetReached: It would pass the limit in dollars.
+            NothingToChoose: It would not pay.
+        """
+        self.afford("the search", cost)
+        price, rows = self.prices.text, self.request.rows
+        lines = [*self.before, f"search: at least {price(cost)}; {limits(self.opened.budget)}"]
+        if (say := self.record.request.say) is not None:
+            for line in lines:
+                say(line)
+        if rows is not None and gain * rows / 1000 < cost:
+            saves = price(max(gain, 0.0) * rows / 1000)
+            what = f"the search would cost {price(cost)} and save at most {saves} on {rows:,} rows"
+            raise NothingToChoose(what)
+        if self.request.ask is not None and not self.request.ask(lines):
+            raise NothingToChoose("the search was not begun")
+
+    def afford(self, what: str, cost: float) -> None:
+        """Refuse what would pass the limit in dollars. Raises BudgetReached."""
+        budget = self.opened.budget
+        if budget.max_usd is None or not self.prices.known:
+            return
+        if budget.spent.usd + cost > budget.max_usd * (1 + 1e-9):
+            would = (
+                f"{what}, about {dollars(cost, exact=True)}, would pass max_usd {budget.max_usd:g}"
+            )
+            raise BudgetReached(f"stopped before {would}")
+
+    # The walk
+
+    async def walked(self) -> None:
+        """Try what the walk asks for, and say what is found."""
+        steps, say = self.walk.steps(), self.record.request.say
+        ask = next(steps, None)
+        while ask is not None:
+            name, found = ask.name, await self._attempted(ask)
+            try:
+                ask = steps.send(found)
+            except StopIteration:
+                ask = None
+            if say is not None:
+                say(said(name, self.walk.results[name]))
+
+    async def _attempted(self, ask: Ask) -> Counted:
+        """The counts of a candidate. One that fails ends its trial, not the search."""
+        self.afford(ask.name, self.expected(ask.name, ask.units))
+        try:
+            return await self.counted(ask)
+        except (BudgetReached, UnavailableError):
+            raise
+        except SemgraphError as error:
+            return Counted(failed=str(error))
+
+    # The result
+
+    async def _tuning(self, kept: str, stopped: str | None) -> Tuning:
+        """The result, in the record."""
+        tried = {each.name: each for each in self._tried()}
+        reference, chosen = self.reference(), self.walk.chosen
+        if chosen and not kept and self.request.floor is not None and not self.below:
+            kept = _no_saving(tried[chosen], reference)
+        status: Status = "shown" if chosen and not kept else "kept"
+        if status == "kept" and not kept and (chosen := self.walk.found):
+            status = "found"
+        best = tried[chosen] if chosen and status != "kept" else None
+        shown = best if status == "shown" else None
+        result = Tuning(
+            id=self.record.id, plan=self.record.request.plan.name, steps=self.steps, status=status,
+            reason=kept or self._reason(shown, best, reference, stopped), reference=reference,
+            tried=tuple(tried.values()), chosen=best.name if best else "", **self._facts(), stopped=stopped,
+            **(self._of_choice(shown, reference) if shown else {}),
+            comparison=await self.compared(best.name) if best else None, paid=self.record.paid,
+            record=self.record.record.folder if self.record.record else None,
+        )  # fmt: skip
+        if self.record.record is not None:
+            save_tuning(result, self.record.record)
+        return result
+
+    def _tried(self) -> Iterator[Tried]:
+        """The candidates in the order of trial, then those that were not tried, and why."""
+        results, of = self.walk.results, self.candidates
+        for name, shown in results.items():
+            spent = (self.taken(name) if shown.units else None) or Spent()
+            yield Tried(name, of[name].changes, cost=self.cost(name), spent=spent, **asdict(shown))
+        for name in of:
+            if name not in results:
+                dear = "clearly cheaper" if self.request.per_1000 is None else "below the price"
+                why = self.refused.get(name) or f"it is not {dear}"
+                yield Tried(name, of[name].changes, "not tried", why, self.cost(name))
+        for name, why in self.refused.items():
+            if name not in of:
+                yield Tried(name, {}, "refused", why)
+
+    def _facts(self) -> dict[str, Any]:
+        """What is known of the draw and the search."""
+        request = self.request
+        against = "the truth" if request.compared.truth is not None else ANSWERS
+        return {
+            "floor": request.floor, "per_1000": request.per_1000, "confidence": request.confidence,
+            "measure": f"F1 against {against}", "sampled": (self.sampled, self.all), "rule": self.walk.rule,
+            "before": tuple(self.before), "agrees": self.agrees, "priced": self.prices.known,
+            "prices": self.prices.of, "spent": self.spent, "seconds": time.perf_counter() - self.began,
+            **self.facts(),
+        }  # fmt: skip
+
+    def _reason(
+        self, shown: Tried | None, best: Tried | None, reference: Tried, stopped: str | None
+    ) -> str:
+        if shown is not None and self.request.floor is None:
+            return f"{shown.name} has the greatest lower bound of those below the price"
+        if shown is not None:
+            saved = _saving(shown, reference)
+            less = (
+                f" costs {percent(saved)} less than the reference and"
+                if saved and saved > 0
+                else ""
+            )
+            return f"{shown.name}{less} is shown to have at least F1 {self.request.floor:g}"
+        if best is not None:
+            return f"{best.name} looks good enough (F1 {best.f1:.3f}), which is not shown: the reference stays"
+        return "the search was stopped" if stopped else "no candidate is shown to be good enough"
+
+    def _of_choice(self, best: Tried, reference: Tried) -> dict[str, Any]:
+        """The promise, the file of the choice, and when the search has paid for itself."""
+        promise, assumed = self.promised(best)
+        not_promised = ["other data", "a changed model behind the same name"]
+        if self.request.compared.truth is None:
+            not_promised.append("correctness where the reference is wrong")
+        itself = f" (it agrees with itself {self.agrees:.2f})" if self.agrees is not None else ""
+        not_promised.append(f"other trials of a model that answers differently each time{itself}")
+        saved = (reference.cost or 0.0) - (best.cost or 0.0)
+        back = math.ceil(1000 * self.prices.cost(self.spent) / saved) if saved > 0 else None
+        return {
+            "promise": promise, "caveats": (f"Not promised: {', '.join(not_promised)}.", *assumed),
+            "pays_back": back, "choice": self._choice(best, reference),
+        }  # fmt: skip
+
+    def _choice(self, best: Tried, reference: Tried) -> Mapping[str, Any]:
+        """The content of the file of the choice."""
+        facts, runner = self._facts(), self.record.runner
+        shown = {
+            "measure": facts["measure"], "floor": self.request.floor, "at_least": best.at_least,
+            "confidence": self.request.confidence,
+            "units": f"{best.units} rows{' in as many calls' * (facts['unit'] == 'call')}",
+            "sample": facts.get("sample"),
+        }  # fmt: skip
+        costs = {
+            "reference": reference.cost, "tuned": best.cost, "per": "1000 rows", "measured": str(timestamp())[:10],
+            **({"prices": {k: [*v] for k, v in self.prices.of.items()}} if self.prices.known else {"in": "tokens"}),
+        }  # fmt: skip
+        own = {name: value for name, value in shown.items() if value is not None}
+        plan, folders = self.record.request.arms[best.name].plan, runner.settings.operators
+        return choice_of(
+            plan,
+            best.changes,
+            runner.name_of,
+            folders,
+            shown=own,
+            costs=costs,
+            record=self.record.id,
+        )
+
+
+def _saving(best: Tried, reference: Tried) -> float | None:
+    """The share of the cost that a candidate saves, as measured."""
+    return None if best.cost is None or not reference.cost else 1 - best.cost / reference.cost
+
+
+def _no_saving(best: Tried, reference: Tried) -> str:
+    """The reason to keep the reference although a candidate is shown, or ""."""
+    saved = _saving(best, reference)
+    if saved is None or saved >= LEAST:
+        return ""
+    return f"{best.name} is shown, and saves only {percent(max(saved, 0))}"
+
+
+def percent(share: float) -> str:
+    """A share in percent; one that is almost all with a decimal.
+
+    >>> percent(0.031), percent(0.9994)
+    ('3 %', '99.9 %')
+    """
+    return f"{100 * share:.{int(0.99 < share < 1)}f} %"
+
+
+def said(name: str, shown: Shown) -> str:
+    """The line printed after a trial."""
+    least = "" if shown.at_least is None else f", at least {shown.at_least:.3f}"
+    f1 = "" if shown.f1 is None else f" F1 {shown.f1:.3f}{least} ({shown.units:,} checked)"
+    return f"{'✓' if shown.verdict == 'shown' else '·'} {name}:{f1} {shown.verdict}"
