@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from benchmarks.frame.serving import Server, serving
-from benchmarks.tune.tables import MANY, PAIR, PLANS, Model, lists, messages, noises, session_of
+from benchmarks.tune.tables import JOINERS, MANY, PAIR, PLANS, Model, lists, messages, noises, session_of
 from semgraph.tune.walk import Counted, Counts, Entry, Measure, Walk
 
 Rule = Literal["walk", "point estimate"]
@@ -87,7 +87,7 @@ def joined(seed: int) -> Sequence[Known]:
     names, others = lists(LISTS, LIST, seed)
     ways = [
         (way, role, wide)
-        for role in PAIR
+        for role in JOINERS
         for way, wide in (
             ("nested_loop", 1), ("block(left=5)", 5), ("block(left=10)", 10), ("block", LIST),
             *((f"cascade(reject={reject})", 1) for reject in (0.1, 0.25, 0.4)),
@@ -96,14 +96,14 @@ def joined(seed: int) -> Sequence[Known]:
 
     def counts(found: Sequence[Mapping[str, Any]]) -> list[list[Counts]]:
         of: dict[int, list[Counts]] = {row["id"]: [] for row in names}
-        pairs = {(row["id"], row["id_1"]) for row in found}
+        pairs = {(row["id"], row["other"]) for row in found}
         for left, right in pairs | {(number, number) for number in of}:
             own, true = (left, right) in pairs, left == right
             of[left].append((int(own and true), int(own), int(true)))
         return list(of.values())
 
     return asyncio.run(
-        _answered(seed, PAIR, "join", "pairs", ways, {"names": names, "others": others}, counts)
+        _answered(seed, JOINERS, "join", "pairs", ways, {"names": names, "others": others}, counts)
     )
 
 
@@ -113,14 +113,14 @@ async def _answered(
     found: list[Known] = []
     with serving("--latency", "0") as server:
         server.reset(noise=noises(models, seed))
-        async with session_of(server, models) as session:
-            for way, role, wide in ways:
-                use = {step: way if role == "default" else f"{way} @ {role}"}
-                server.reset()
-                ran = await session.arun(PLANS / f"{plan}.yaml", use=use, **given)
-                rows = counts(ran[step].to_pylist())
-                cost = _dollars(server, models[role]) / len(rows)
-                found.append(Known(use[step], cost, wide, rows))
+        for way, role, wide in ways:
+            server.reset()
+            async with session_of(server, {"default": models[role]}) as session:
+                ran = await session.arun(PLANS / f"{plan}.yaml", use={step: way}, **given)
+            rows = counts(ran[step].to_pylist())
+            cost = _dollars(server, models[role]) / len(rows)
+            name = way if role == "default" else f"{way} @ {role}"
+            found.append(Known(name, cost, wide, rows))
     return found
 
 
@@ -130,12 +130,17 @@ def _dollars(server: Server, model: Model) -> float:
     return (counted["tokens_in"] * sent + counted["tokens_out"] * said) / 1e6
 
 
+def drawn(rows: int, number: int, seed: int) -> list[int]:
+    """The labelled rows of a search."""
+    return random.Random(seed).choices(range(rows), k=number)
+
+
 def search(
     known: Sequence[Known], floor: float, labels: int, unit: str, rule: Rule, seed: int
 ) -> Found:
     """One search with so many labelled rows, drawn from all."""
-    reference, draw = known[0], random.Random(seed)
-    rows = draw.choices(range(len(reference.counts)), k=labels)
+    reference = known[0]
+    rows = drawn(len(reference.counts), labels, seed)
     cheaper = sorted((k for k in known[1:] if k.cost < reference.cost), key=lambda k: k.cost)
     if rule == "point estimate":
         spent = 0.0

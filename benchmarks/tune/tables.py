@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,15 @@ LARGE = Model("gpt-4.1-mini", (0.4, 1.6), NOISE)
 SMALL = Model("gpt-4.1-nano", (0.1, 0.4), TWICE)
 PAIR: Mapping[str, Model] = {"default": LARGE, "small": SMALL}
 """The models of all cases but those beside Palimpzest, by role; `default` is the reference's."""
+JOINERS: Mapping[str, Model] = {
+    "default": replace(LARGE, noise="verdict=.0002,growth=.05"),
+    "small": replace(SMALL, noise="verdict=.0004,growth=.05"),
+}
+"""Those of the join, where `verdict` is a rate for each pair, and most pairs are false."""
 MANY: Mapping[str, Model] = {
     "default": Model("gpt-4.1", (2.0, 8.0), "verdict=.005", "openai/gpt-4.1-2025-04-14"),
     "mini": Model("gpt-4.1-mini", (0.4, 1.6), "verdict=.01", "openai/gpt-4.1-mini-2025-04-14"),
-    "omini": Model("gpt-4o-mini", (0.15, 0.6), "verdict=.02", "openai/gpt-4o-mini-2024-07-18"),
+    "omini": Model("gpt-4o-mini", (0.15, 0.6), "verdict=.015", "openai/gpt-4o-mini-2024-07-18"),
     "nano": Model("gpt-4.1-nano", (0.1, 0.4), "verdict=.04", "openai/gpt-4.1-nano-2025-04-14"),
 }
 """The models beside Palimpzest: the cheapest is just below a floor of 0.95."""
