@@ -109,7 +109,7 @@ def outcome(tuning: Tuning) -> list[str]:
     told = [cost, *([f"! {stopped(tuning.stopped)}"] if tuning.stopped else [])]
     if tuning.file is not None:
         known = tuning.file == Path("plans", f"{tuning.plan}.tuned.yaml")
-        run = f"semgraph run {tuning.plan} --preset {'tuned' if known else tuning.file}"
+        run = f"semgraph run {tuning.source or tuning.plan} --preset {'tuned' if known else tuning.file}"
         told.append(f"Written: {tuning.file} · run it: {run}")
     return told
 

@@ -704,6 +704,7 @@ class Session:
         preset: str | Path | None = None,
         use: Mapping[str, str] | None = None,
         prompts: Mapping[str, str | Path] | None = None,
+        strict: bool = False,
         fresh: bool = False,
         say: Say | None = _say,
         ask: Callable[[Sequence[str]], bool] | None = None,
@@ -732,7 +733,7 @@ class Session:
                 independently.
             rows: The number of rows on which the choice will be used; a search that costs more than it
                 can save there is not begun.
-            params: As for `arun`, as `preset`, `use`, `prompts`, `fresh`, `inputs` and further inputs as
+            params: As for `arun`, as `preset`, `use`, `prompts`, `strict`, `fresh`, `inputs` and further inputs as
                 keyword arguments.
             say: Called with the plan of the search and with progress, line by line. None: silent.
             ask: Called once before the search, with its lines; if it returns False, nothing is searched.
@@ -750,7 +751,7 @@ class Session:
         from semgraph.tune.search import TuneRequest
 
         loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
-        loading["prompts"] = prompts
+        loading |= {"prompts": prompts, "strict": strict}
         given, logical = {**(inputs or {}), **more}, self.prepare(plan, **loading)
         refuse_unknown_words("tune", logical, given, Session.atune)
         read = partial(typed_inputs, inputs=given_rows(plan, given))
@@ -928,7 +929,7 @@ class Session:
         return sum(map(size_on_disk, self._resources.journals))
 
     @checks_arguments
-    def report(self, *records: Result | Comparison | str, to: str | Path) -> Path:
+    def report(self, *records: Result | Comparison | Tuning | str, to: str | Path) -> Path:
         """Write one HTML file about runs and comparisons, with every prompt and answer. The file
         works offline.
 

@@ -31,7 +31,15 @@ from semgraph.logical.semantic import SemFilter
 from semgraph.optimizer.order_filters import adjacent_filters
 from semgraph.scores import score_graph, tally
 from semgraph.tune.candidates import Candidate, of_plan
-from semgraph.tune.search import ANSWERS, LEAST, Chooser, NothingToChoose, TuneRequest, percent
+from semgraph.tune.search import (
+    ANSWERS,
+    LEAST,
+    Chooser,
+    NothingToChoose,
+    TuneRequest,
+    percent,
+    rounded_down,
+)
 from semgraph.tune.step import StepTuning
 from semgraph.tune.trials import PILOT, REFERENCE, Prices
 from semgraph.tune.tuning import Loss, Tried
@@ -327,7 +335,7 @@ class PlanTuning(Chooser):
         rows = len(self._rows(self.tested[: self.sampled]))
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these {rows:,} rows: F1 "
-            f"of the returned rows against {ANSWERS} is at least {best.at_least:.3f} over rows like the input they "
+            f"of the returned rows against {ANSWERS} is at least {rounded_down(best.at_least)} over rows like the input they "
             "were drawn from, with these models, prompts and implementations."
         )
         return promise, (

@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from semgraph.compare.comparison import Comparison, Spent
@@ -19,7 +20,9 @@ from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, SemgraphError, UnavailableError
 from semgraph.execution.record import timestamp
 from semgraph.execution.runtime import Opened, require_prices
+from semgraph.folders import plans_folder
 from semgraph.formats import dollars
+from semgraph.frontend.document import shown as shown_path
 from semgraph.optimizer import rewritten
 from semgraph.tune.candidates import Candidate
 from semgraph.tune.trials import REFERENCE, Prices
@@ -145,7 +148,8 @@ class Chooser(ABC):
         except BudgetReached as error:
             if not self.record.id:
                 raise
-            stopped = f"{str(error).removeprefix('stopped ')}. {KEPT}"
+            kept_answers = KEPT.replace("comparison", "search")
+            stopped = f"{str(error).removeprefix('stopped ')}. {kept_answers}"
         return await self._tuning(kept, stopped)
 
     @property
@@ -280,7 +284,7 @@ class Chooser(ABC):
         best = tried[chosen] if chosen and status != "kept" else None
         shown = best if status == "shown" else None
         result = Tuning(
-            id=self.record.id, plan=self.record.request.plan.name, steps=self.steps, status=status,
+            id=self.record.id, plan=self.record.request.plan.name, source=self._source(), steps=self.steps, status=status,
             reason=kept or self._reason(shown, best, reference, stopped), reference=reference,
             tried=tuple(tried.values()), chosen=best.name if best else "", **self._facts(), stopped=stopped,
             **(self._of_choice(shown, reference) if shown else {}),
@@ -290,6 +294,13 @@ class Chooser(ABC):
         if self.record.record is not None:
             save_tuning(result, self.record.record)
         return result
+
+    def _source(self) -> str:
+        """The plan as it is typed in a command."""
+        plan, file = self.record.request.plan, Path(self.record.request.plan.file or "")
+        named = file.stem == plan.name and file.parent in (Path(), Path.cwd(), Path.cwd() / "plans")
+        shipped = file.resolve().is_relative_to(plans_folder().resolve())
+        return plan.name if named or shipped or not plan.file else shown_path(file)
 
     def _tried(self) -> Iterator[Tried]:
         """The candidates in the order of trial, then those that were not tried, and why."""
@@ -398,8 +409,17 @@ def percent(share: float) -> str:
     return f"{100 * share:.{int(0.99 < share < 1)}f} %"
 
 
+def rounded_down(bound: float | None) -> str:
+    """A lower bound, which no rounding raises.
+
+    >>> rounded_down(0.96765)
+    '0.967'
+    """
+    return f"{math.floor(1000 * (bound or 0.0)) / 1000:.3f}"
+
+
 def said(name: str, shown: Shown) -> str:
     """The line printed after a trial."""
-    least = "" if shown.at_least is None else f", at least {shown.at_least:.3f}"
+    least = "" if shown.at_least is None else f", at least {rounded_down(shown.at_least)}"
     f1 = "" if shown.f1 is None else f" F1 {shown.f1:.3f}{least} ({shown.units:,} checked)"
     return f"{'✓' if shown.verdict == 'shown' else '·'} {name}:{f1} {shown.verdict}"

@@ -21,7 +21,15 @@ from semgraph.llm.base import Limits
 from semgraph.llm.stack import bound
 from semgraph.semantic.library import Library
 from semgraph.tune.candidates import of_step
-from semgraph.tune.search import ANSWERS, LEAST, Chooser, NothingToChoose, TuneRequest, percent
+from semgraph.tune.search import (
+    ANSWERS,
+    LEAST,
+    Chooser,
+    NothingToChoose,
+    TuneRequest,
+    percent,
+    rounded_down,
+)
 from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials
 from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Entry
@@ -117,6 +125,7 @@ class StepTuning(Chooser):
         if reference is None:
             return list(names)
         most = reference * (1 - LEAST)
+        costs = {name: cost for name, cost in costs.items() if name not in self.refused}
         return [name for name, cost in costs.items() if cost is None or cost < most]
 
     def _true_answers(self) -> float:
@@ -189,15 +198,18 @@ class StepTuning(Chooser):
         trials = self.trials
         wide = min(trials.rows_of_call(name), PILOT)
         found = await self._answers(name, max(min(PILOT, len(trials.units)) // wide, 1))
-        await trials.observed(name, family, found)
+        try:
+            await trials.observed(name, family, found)
+        except PlanError as error:
+            if name == REFERENCE:
+                raise
+            self.refused[name] = str(error)
+            del self.known[name]  # its cost is not known
 
     def _entries(self) -> list[Entry]:
         """The candidates to try. Raises PlanError, or NothingToChoose with the reason."""
-        names, limit, reference = (
-            list(self.candidates),
-            self.request.per_1000,
-            self.cost(REFERENCE),
-        )
+        limit, reference = self.request.per_1000, self.cost(REFERENCE)
+        names = [name for name in self.candidates if name not in self.refused]
         costs = {name: self.cost(name) or 0.0 for name in names}
         if limit is not None:
             names = [name for name in names if costs[name] <= limit]
@@ -205,7 +217,7 @@ class StepTuning(Chooser):
                 raise NothingToChoose(f"no candidate costs at most {dollars(limit)} for 1,000 rows")
         elif not self.below:
             names = self._able(self.cheaper(names))
-            least = min((costs[name] for name in names), default=reference or 0.0)
+            least = min(costs.values(), default=reference or 0.0)
             gain = 1 - least / reference if reference else 0.0
             self.before.append(self._gain(least, gain))
             if gain < LEAST:
@@ -336,7 +348,7 @@ class StepTuning(Chooser):
         each = " of separate calls" if trials.unit == "call" else ""
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these "
-            f"{best.units:,} rows{each}: F1 of {self.node.step} against {against} is at least {best.at_least:.3f} "
+            f"{best.units:,} rows{each}: F1 of {self.node.step} against {against} is at least {rounded_down(best.at_least)} "
             "over rows like the input they were drawn from, with this model, these prompts and this implementation."
         )
         if trials.unit == "call":

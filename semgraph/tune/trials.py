@@ -64,10 +64,13 @@ class Prices:
         return bool(self.of)
 
     def cost(self, spent: Spent) -> float:
-        """A cost in dollars, or in tokens."""
-        if self.known and spent.dollars is not None:
-            return spent.dollars
-        return float(spent.tokens_in + spent.tokens_out)
+        """A cost in dollars, or in tokens. Raises PlanError if the price of vectors is unknown."""
+        if not self.known:
+            return float(spent.tokens_in + spent.tokens_out)
+        if spent.dollars is None:
+            what = "it embeds texts, and the embedder has no price"
+            raise PlanError(what, hint="EMBEDDER?price=IN, in dollars of a million tokens")
+        return spent.dollars
 
     def text(self, amount: float) -> str:
         """A cost in words."""
@@ -124,7 +127,7 @@ class StepTrials:
         for key in sorted(units, key=place):
             yield tuple(units[key]) if isinstance(node, SemAgg) else (units[key][0],)
 
-    @property
+    @cached_property
     def measure(self) -> Measure:
         """How its answers are counted."""
         node = self.node
@@ -284,7 +287,7 @@ class StepTrials:
         table = own.trial.answers
         if table is None or not own.trial.failed:
             return set()
-        wrong = table.filter(table.column("error").is_valid()).column(INPUT_ROW).to_pylist()
+        wrong = {*table.filter(table.column("error").is_valid()).column(INPUT_ROW).to_pylist()}
         return {number for number in own.checked if number in wrong}
 
     def _counts(self, ours: Counter[object], true: Counter[object]) -> list[Counts]:

@@ -79,6 +79,7 @@ def choice_of(
     if lost := [key for key in use if "." in key]:
         raise PlanError(f"the file of a choice has no place for {lost[0]}={use[lost[0]]}")
     order = [step.strip() for step in changes.get("order", "").split(",") if step.strip()]
+    allowed = dict.fromkeys((*(key.removeprefix("rules.") for key in rules), *plan.allow))
     presets, declared = plan.document.get("presets") or {}, plan.document.get("params") or {}
     usual = {**declared, **(presets.get(plan.preset, {}).get("params") or {})}
     content = {
@@ -87,8 +88,8 @@ def choice_of(
         "preset": plan.preset,
         "params": {name: v for name, v in plan.params.items() if v != usual.get(name)},
         "use": {**use, **plan.asked},
-        "allow": [key.removeprefix("rules.") for key in rules],
-        "order": order,
+        "allow": [name for name in allowed if name not in (plan.document.get("allow") or ())],
+        "order": order or list(plan.order),
         "shown": facts.get("shown"),
         "costs": facts.get("costs"),
         "made_of": made_of(plan, name_of, operators),

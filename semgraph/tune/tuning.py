@@ -76,6 +76,7 @@ class Tuning(display.Displayed):
     Args:
         id: The id of its record.
         plan: The name of the plan.
+        source: The plan as it is typed in a command.
         steps: The tuned steps; none: whole plans.
         status: `shown`: a candidate is chosen and its quality is shown; `found`: one looks good enough,
             which is not shown, and the reference stays; `kept`: the reference stays.
@@ -140,6 +141,7 @@ class Tuning(display.Displayed):
     stopped: str | None = None
     comparison: Comparison | None = field(default=None, repr=False)
     choice: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
     file: Path | None = None
     record: Path | None = None
 

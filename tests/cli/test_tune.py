@@ -39,9 +39,9 @@ def search(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[.
     def ends(made: Callable[..., Tuning], **changes: Any) -> None:
         async def atune(session: Session, plan: str, **given: Any) -> Tuning:
             say = given.pop("say")
-            say("gain: at most 94%")
+            say("gain: at most 94 %")
             asked.update(given, plan=plan, limits=session.settings.limits.max_usd)
-            if given["ask"] is not None and not given["ask"](["gain: at most 94%"]):
+            if given["ask"] is not None and not given["ask"](["gain: at most 94 %"]):
                 return recorded(kept(reason="the search was not begun"), session.runs)
             return recorded(made(plan="people", file=None, **changes), session.runs)
 
@@ -124,7 +124,7 @@ def test_a_choice_is_written_for_the_preset_tuned(project: Project, search: Any)
         done.out.splitlines()[-1]
         == "Written: plans/people.tuned.yaml · run it: semgraph run people --preset tuned"
     )
-    assert "gain: at most 94%" in done.err
+    assert "gain: at most 94 %" in done.err
     written = (project.folder / "plans/people.tuned.yaml").read_text()
     assert written.startswith("# made by `semgraph tune`")
     assert yaml.safe_load(written) == CHOICE

@@ -58,7 +58,7 @@ def shop(project: Project, reader: ModelServer) -> Project:
 def test_the_choice_is_shown_written_and_run(shop: Project, reader: ModelServer) -> None:
     done = shop(*TUNE, *TRUE)
     assert (done.code, done.out.splitlines()[0][:24]) == (0, "Chosen for complaints: a")
-    assert "Promised: With a probability of at least 95%" in done.out
+    assert "Promised: With a probability of at least 95 %" in done.out
     assert "gain: at most" in done.err
     chosen = yaml.safe_load((shop.folder / "plans/complaints.tuned.yaml").read_text())["use"][
         "asked"

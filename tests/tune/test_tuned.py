@@ -158,6 +158,17 @@ class TestThePreset:
         later = session.prepare(path, preset="tuned", params={"least": 3})
         assert (later.params, later.warnings) == ({"least": 3}, ())
 
+    def test_is_kept_by_a_choice_that_is_made_with_it(self, session, folder):
+        first = chosen(session, folder, order="short, good", **USE, **{"rules.fuse_maps": "on"})
+        plan = session.prepare(
+            folder / "complaints.yaml", preset="tuned", use={"who": "packed(rows=3)"}
+        )
+        second = tuned.choice_of(plan, {"who": "packed(rows=3)"}, session._resources.name_of)
+        before = tuned.read(first)
+        kept = {**before, "use": {**USE, "who": "packed(rows=3)"}, "made_of": second["made_of"]}
+        assert second == kept
+        assert second["made_of"]["implementations"] != before["made_of"]["implementations"]
+
     def test_on_the_command_line_too(self, project: Project, session, model, folder):
         chosen(session, folder, **USE)
         runs = [

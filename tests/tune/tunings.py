@@ -32,14 +32,14 @@ TRIED = (
     Tried("good=tree", {"good": "tree"}, "refused", "a tree answers no filter that keeps more than one row of a group", None),
 )  # fmt: skip
 PROMISE = (
-    "With a probability of at least 95% over the draw of these 400 rows of separate calls: F1 of good against the truth "
+    "With a probability of at least 95 % over the draw of these 400 rows of separate calls: F1 of good against the truth "
     "is at least 0.936 over rows like the input they were drawn from, with this model, these prompts and this implementation."
 )
 _NOT = "Not promised: other data, a changed model behind the same name, other trials of a model that answers differently"
 CAVEATS = (f"{_NOT} each time (it agrees with itself 0.99).",)
 BEFORE = (
     "power: 0.93 is shown by 71 true answers without an error (14 tests); 400 checked rows have 130",
-    "gain: at most 94%; 1,000 rows cost $0.332 by the reference, $0.018 by the cheapest candidate",
+    "gain: at most 94 %; 1,000 rows cost $0.332 by the reference, $0.018 by the cheapest candidate",
 )
 
 
@@ -98,7 +98,7 @@ def kept(**changes: Any) -> Tuning:
     """Nothing is to gain, which was known before anything was spent."""
     given = {
         "reason": "at most 3 % of its cost is to gain", "chosen": "", "agrees": None, "comparison": None, "sampled": (0, 0),
-        "sample": "", "spent": Spent(), "paid": Spent(), "seconds": 0.4, "before": ("gain: at most 3%; 1,000 rows cost $0.332 by the reference, $0.322 by the cheapest candidate",),
+        "sample": "", "spent": Spent(), "paid": Spent(), "seconds": 0.4, "before": ("gain: at most 3 %; 1,000 rows cost $0.332 by the reference, $0.322 by the cheapest candidate",),
         "tried": tuple(Tried(t.name, t.changes, "not tried", "nothing is to gain", t.cost) for t in TRIED),
         "reference": replace(REFERENCE, f1=None, at_least=None, units=0),
     }  # fmt: skip

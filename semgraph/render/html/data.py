@@ -615,11 +615,8 @@ def _counters(m: StepMetrics) -> list[str]:
 def _tuning_sections(tuning: Tuning, anchor: str) -> Iterator[Data]:
     told = [*tuned.headline(tuning), *tuned.outcome(tuning)]
     yield _section(anchor, "choice", "The choice", lines=told)
-    tables = [
-        page_table(
-            tuned.columns(tuning), "The reference, then the candidates in the order of trial."
-        )
-    ]
+    caption = "The reference, then the candidates in the order of trial."
+    tables = [page_table(tuned.columns(tuning), caption, "tried")]
     tables += [page_table(tuned.losses(tuning), f"Steps: {tuned.STEPS}.")] if tuning.losses else []
     charts = filter(None, [svg(tuned.plot(tuning), f"{anchor}-tuning")])
     yield _section(
