@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -22,34 +22,33 @@ from benchmarks.tune.tables import (
     session_of,
 )
 from benchmarks.world.world import World
-from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.scores import Score
 from semgraph.session import Session
-from semgraph.tune.tuning import Tried, Tuning
+from semgraph.tune.tuning import Tuning
 
 FRESH = 2000  # rows on which a choice is checked
 _MOST = 60  # plans that are run for the cheapest one
 Figures = dict[str, float | int | str | None]
-Rows = Mapping[str, Sequence[Row]]
+Tuned = Callable[[Session, Server], Coroutine[Any, Any, Figures]]
 
 
 def filter_tuned(floor: float, labels: int, rows: int, units: str, trial: int) -> Figures:
     """Tune the filter with labels, and check the choice on fresh rows."""
 
-    async def tuned(session: Session) -> Figures:
+    async def tuned(session: Session, server: Server) -> Figures:
         given = messages(rows, 10 + trial)
         truth = [{"id": row["id"]} for row in given if row["keep"]]
         found = await session.atune(
             PLANS / "filter.yaml", steps="good", models=list(PAIR), floor=floor, sample=labels, units=units,
             truth=truth, seed=trial, say=None, messages=_asked(given),
         )  # fmt: skip
-        fresh = messages(FRESH, 1000 + trial)
+        figures, fresh = _found(found, server), messages(FRESH, 1000 + trial)
         ran = await session.arun(
             PLANS / "filter.yaml", use=dict(found.choices), messages=_asked(fresh)
         )
         kept = {row["id"] for row in ran["good"].to_pylist()}
         true = {row["id"] for row in fresh if row["keep"]}
-        return _figures(found, Score.of(len(kept & true), len(kept), len(true)).f1, floor)
+        return figures | _true(found, Score.of(len(kept & true), len(kept), len(true)).f1, floor)
 
     return _at_server(PAIR, trial, tuned)
 
@@ -57,19 +56,19 @@ def filter_tuned(floor: float, labels: int, rows: int, units: str, trial: int) -
 def join_tuned(floor: float, number: int, trial: int) -> Figures:
     """Tune the join of so many lists of 20 names, and check the choice on fresh lists."""
 
-    async def tuned(session: Session) -> Figures:
+    async def tuned(session: Session, server: Server) -> Figures:
         names, others = lists(number, 20, 10 + trial)
         truth = [{"id": row["id"], "c.id": row["id"]} for row in names]
         found = await session.atune(
             PLANS / "join.yaml", steps="pairs", models=list(JOINERS), floor=floor, sample=len(names), units="row",
             truth=truth, seed=trial, say=None, names=names, others=others,
         )  # fmt: skip
-        names, others = lists(20, 20, 1000 + trial)
+        figures, (names, others) = _found(found, server), lists(20, 20, 1000 + trial)
         use = dict(found.choices)
         ran = await session.arun(PLANS / "join.yaml", use=use, names=names, others=others)
         pairs = [(row["id"], row["other"]) for row in ran["pairs"].to_pylist()]
         hits = sum(left == right for left, right in pairs)
-        return _figures(found, Score.of(hits, len(pairs), len(names)).f1, floor)
+        return figures | _true(found, Score.of(hits, len(pairs), len(names)).f1, floor)
 
     return _at_server(JOINERS, trial, tuned)
 
@@ -80,13 +79,14 @@ def pipeline_tuned(plan: str, models: Sequence[str], rows: int, trial: int) -> F
     """
     floor, path = 0.95, PLANS / f"{plan}.yaml"
 
-    async def tuned(session: Session) -> Figures:
+    async def tuned(session: Session, server: Server) -> Figures:
         given = _asked(messages(rows, 10 + trial))
         found = await session.atune(
             path, models=models, floor=floor, sample=rows, seed=trial, say=None, messages=given
         )
+        figures = _found(found, server)
         if found.status != "shown":
-            return _figures(found, None, floor)
+            return figures
         fresh = _asked(messages(FRESH, 1000 + trial))
         reference = await _returned(session, path, {}, fresh)
 
@@ -94,7 +94,7 @@ def pipeline_tuned(plan: str, models: Sequence[str], rows: int, trial: int) -> F
             own = await _returned(session, path, use, fresh)
             return Score.of((own & reference).total(), own.total(), reference.total()).f1 or 0.0
 
-        figures = _figures(found, await f1(_steps(found.choices)), floor)
+        figures |= _true(found, await f1(_steps(found.choices)), floor)
         return figures | {"cost": await _to_cheapest(found, f1, floor)}
 
     return _at_server(PAIR, trial, tuned)
@@ -103,7 +103,7 @@ def pipeline_tuned(plan: str, models: Sequence[str], rows: int, trial: int) -> F
 def episodes_tuned(worlds: int, people: int, trial: int) -> Figures:
     """Tune add_episode over worlds, each a group of its own, by their true graphs."""
 
-    async def tuned(session: Session) -> Figures:
+    async def tuned(session: Session, server: Server) -> Figures:
         made = [World.make(100 * trial + n, people, 1, group=f"w{n}") for n in range(1, worlds + 1)]
         nodes, edges = list[Row](), list[Row]()
         for world in made:
@@ -122,23 +122,18 @@ def episodes_tuned(worlds: int, people: int, trial: int) -> Figures:
             "add_episode", floor=0.9, truth={"nodes": nodes, "edges": edges}, sample=worlds, seed=trial,
             say=None, episodes=rows,
         )  # fmt: skip
-        return _figures(found, found.best.f1 if found.best else None, 0.9)
+        return _found(found, server)
 
     return _at_server({"default": LARGE}, trial, tuned)
 
 
-def _at_server(
-    models: Mapping[str, Model], trial: int, tuned: Any
-) -> Figures:
+def _at_server(models: Mapping[str, Model], trial: int, tuned: Tuned) -> Figures:
     """The figures of a tuning, and what it sent."""
 
     async def run(server: Server) -> Figures:
-        embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
+        embedder = f"openai:stand-in@{server.url}?dimensions={DIMENSIONS}&price=0.02"
         async with session_of(server, models, embedder=embedder) as session:
-            done: Coroutine[Any, Any, Figures] = tuned(session)
-            figures = await done
-        await embedder.aclose()
-        return figures
+            return await tuned(session, server)
 
     with serving("--latency", "0") as server:
         server.reset(noise=noises(models, trial + 1))
@@ -176,32 +171,29 @@ async def _to_cheapest(found: Tuning, f1: Any, floor: float) -> float | None:
     return None
 
 
-def _figures(found: Tuning, f1: float | None, floor: float) -> Figures:
-    """What a tuning found and took, and the true F1 of its choice."""
-    reference, best = found.reference.cost, found.best
-    taken = _dollars(found)
+def _found(found: Tuning, server: Server) -> Figures:
+    """What a tuning found, and what it took."""
+    reference, best, counted = found.reference.cost, found.best, server.counted()
+    taken = found.spent.dollars or 0.0
     return {
         "status": found.status,
         "choice": found.chosen or found.reason,
-        "true_f1": None if f1 is None else round(f1, 4),
-        "below": None if f1 is None or found.status != "shown" else int(f1 < floor),
+        "f1": _rounded(best and best.f1),
         "at_least": _rounded(best and best.at_least),
         "cheaper": round(reference / best.cost, 2) if best and best.cost and reference else None,
         "rows": round(1000 * taken / reference) if reference else None,
         "usd": round(taken, 5),
-        "calls": found.spent.calls,
+        "calls": counted["calls"],
         "seconds": round(found.seconds, 2),
-        "tried": sum(_measured(each) for each in found.tried),
+        "tried": sum(each.f1 is not None for each in found.tried),
     }
 
 
-def _measured(tried: Tried) -> bool:
-    return tried.f1 is not None
+def _true(found: Tuning, f1: float | None, floor: float) -> Figures:
+    """The true F1 of a choice; where the reference stays, that of the reference."""
+    below = int((f1 or 0.0) < floor) if found.status == "shown" else 0
+    return {"true_f1": _rounded(f1), "below": below}
 
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
-
-
-def _dollars(found: Tuning) -> float:
-    return found.spent.dollars or 0.0
