@@ -17,8 +17,8 @@ from semgraph.compare.comparison import Arm, Comparison, Spent
 from semgraph.compare.plans import PlanArms, returned_rows
 from semgraph.compare.request import ComparisonRecord
 from semgraph.compare.trial import Attempt, Bench
-from semgraph.compare.truth import comparable
-from semgraph.errors import BudgetReached, PlanError, SemgraphError, UnavailableError
+from semgraph.compare.truth import comparable, whole_rows
+from semgraph.errors import BudgetReached, PlanError, SemgraphError
 from semgraph.execution.runtime import Opened
 from semgraph.expr.functions import canonical_json
 from semgraph.formats import plural
@@ -27,7 +27,7 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.relational import Input
-from semgraph.logical.semantic import SemFilter
+from semgraph.logical.semantic import Semantic, SemFilter
 from semgraph.optimizer.order_filters import adjacent_filters
 from semgraph.scores import score_graph, tally
 from semgraph.tune.candidates import Candidate, of_plan
@@ -35,7 +35,6 @@ from semgraph.tune.search import (
     ANSWERS,
     LEAST,
     Chooser,
-    NothingToChoose,
     TuneRequest,
     percent,
     rounded_down,
@@ -66,8 +65,7 @@ class PlanTuning(Chooser):
         self.first = self.units[:half] if apart else self.units
         self.tested = self.units[half:] if apart else self.units
         self.sampled = min(request.sample, len(self.tested))
-        local = all(node.row_local or isinstance(node, Input) for node in walk(*plan.roots))
-        self.walk.measure = Measure(exists=True, bernoulli=local and not plan.writes)
+        self.walk.measure = measure_of(plan)
         self.known: dict[str, tuple[Attempt, int]] = {}  # the last attempts, and their rows
         self.costs: dict[str, float] = {}  # of 1,000 rows, before the walk
         self.changes: dict[str, Mapping[str, str]] = {}  # of candidates of steps
@@ -99,10 +97,8 @@ class PlanTuning(Chooser):
         reference, most = self.costs[REFERENCE], self.costs[REFERENCE] * (1 - LEAST)
         cheaper = [name for name in self.candidates if self.costs.get(name, most) < most]
         least = min((self.costs[name] for name in cheaper), default=reference)
-        if not self.before:
-            self.before.append(self._gain(least, reference))
-        if not cheaper:
-            raise NothingToChoose("no plan costs clearly less than the reference")
+        if not self.request.steps or not cheaper:
+            self.gained(reference, least, "the cheapest plan", sure=False)
         tested = [name for name in cheaper if name != self.order]
         self.before += self._power(len(tested))
         self.walk.entries = [Entry(n, self.costs[n], self.sampled, n) for n in tested]
@@ -111,7 +107,9 @@ class PlanTuning(Chooser):
             self.expected(REFERENCE, self.sampled) * (1 + least / reference), reference - least
         )
         await self.walked()
-        if self.order in cheaper and not self.walk.chosen:
+        if self.walk.chosen:
+            self.refused[self.order] = "another plan is shown"
+        elif self.order in cheaper:
             await self._choose_order()
 
     async def _choose_order(self) -> None:
@@ -123,13 +121,6 @@ class PlanTuning(Chooser):
         self.walk.results[self.order] = Shown("shown", why, f1, None, len(units), 0.0)
         self.walk.chosen = self.order
 
-    def _gain(self, least: float, reference: float) -> str:
-        gain, text = 1 - least / reference if reference else 0.0, self.prices.text
-        return (
-            f"gain: at most {percent(max(gain, 0))}; 1,000 rows cost {text(reference)} by the reference, "
-            f"{text(least)} by the cheapest plan"
-        )
-
     def _power(self, tests: int) -> Iterator[str]:
         """What would show the floor."""
         floor, measure = self.request.floor, self.walk.measure
@@ -139,11 +130,13 @@ class PlanTuning(Chooser):
             needed = measure.needed(floor, self.request.error / (2 * tests))
             yield f"power: {floor:g} is shown by {needed:,} returned rows without an error ({2 * tests} tests)"
             return
+        what = "the rows of a graph" if self.base.plan.writes else "rows that come from one row"
+        line = f"power: {what} do not fail independently, so"
+        if not self.groups:
+            yield f"{line} nothing is shown"
+            return
         needed, groups = measure.needed(floor, self.request.error), plural(self.groups, "group")
-        yield (
-            f"power: the rows of a graph do not fail independently, so {groups} show nothing; {needed:,} groups "
-            f"without an error would show {floor:g}"
-        )
+        yield f"{line} {groups} show nothing; {needed:,} groups without an error would show {floor:g}"
 
     # Trials
 
@@ -157,19 +150,24 @@ class PlanTuning(Chooser):
 
     async def _pilot(self) -> None:
         """Run each plan over a few rows, which shows what it costs; the plans made of steps are known."""
-        rows = self._rows(self.units)[: _FEW if self.base.plan.writes else PILOT]
+        rows, scale = self._rows(self.units)[: _FEW if self.base.plan.writes else PILOT], 1.0
         for name in (REFERENCE, *self.candidates):
             if name in self.costs and name != REFERENCE:
                 continue
             try:
                 attempt = await self._attempt(name, rows)
-            except (BudgetReached, UnavailableError):
+            except BudgetReached:
                 raise
             except SemgraphError as error:
-                self.refused[name] = str(error)
+                if name == REFERENCE:
+                    raise
+                self.walk.results[name] = Shown("failed", str(error))
                 continue
             self.extra += attempt.trial.cold
-            self.costs[name] = 1000 * self.prices.cost(attempt.trial.cold) / len(rows)
+            cost = 1000 * self.prices.cost(attempt.trial.cold) / len(rows)
+            if name == REFERENCE:  # whose steps may have been measured over more rows
+                scale = self.costs.get(REFERENCE, cost) / cost if cost else 1.0
+            self.costs[name] = cost * scale
 
     @staticmethod
     def _rows(units: Sequence[Sequence[int]]) -> list[int]:
@@ -195,7 +193,8 @@ class PlanTuning(Chooser):
             return [*score_graph(graph, truth or base.graph).tally.values()]
         found = tally(returned_rows(own), returned_rows(base)).values()
         once = [(hits == has == true, bool(has), bool(true)) for hits, has, true in found]
-        return [(int(same), int(has), int(true)) for same, has, true in once]
+        units = [(int(same), int(has), int(true)) for same, has, true in once]
+        return units if self.walk.measure.exists else paired(units)
 
     def cost(self, name: str) -> float | None:
         """The cost of 1,000 rows, as measured last."""
@@ -217,10 +216,8 @@ class PlanTuning(Chooser):
         pilots = [await self._measured(step, self.first[:PILOT]) for step in self.request.steps]
         ends = [pilot.ends() for pilot in pilots]
         reference, least = (sum(own[i] for own in ends) for i in (0, 1))
-        self.before.append(self._gain(least, reference))
-        if least > reference * (1 - LEAST) and not self.candidates:
-            gain = max(1 - least / reference, 0.0) if reference else 0.0
-            raise NothingToChoose(f"at most {percent(gain)} to gain")
+        others, of = bool(self.candidates), "the cheapest of each step"
+        self.gained(reference, least, of, sure=False, ends=not others)
         curves = list[list[Loss]]()
         for pilot in pilots:
             measured = await self._measured(pilot.node.step, self.first, pilot)
@@ -234,8 +231,9 @@ class PlanTuning(Chooser):
         self.losses = tuple(
             replace(loss, chosen=loss in first) for curve in curves for loss in curve
         )
-        reference_costs = {curve[0].step: curve[0].cost or 0.0 for curve in curves}
-        if order := self._order(reference_costs):
+        costs = {curve[0].step: curve[0].cost or 0.0 for curve in curves}
+        self.costs[REFERENCE] = sum(costs.values())
+        if order := self._order(costs):
             self.order = f"order={order}"
             self._new(Candidate(self.order, {"order": order}, self.order))
 
@@ -354,6 +352,31 @@ class PlanTuning(Chooser):
             for n, own in attempts.items()
         ]
         return self.record.comparison(arms, reference=REFERENCE, **self.plans.facts())
+
+
+def measure_of(plan: LogicalPlan) -> Measure:
+    """How returned rows are counted. They fail independently if each comes from one row of the input by
+    itself, and no other one does.
+    """
+    nodes = [node for node in walk(*plan.roots) if not isinstance(node, Input)]
+    alone = all(node.row_local and node.rows in ("1:1", "subset") for node in nodes)
+    filters = all(
+        isinstance(n, SemFilter) and not whole_rows(n).compare
+        for n in nodes
+        if isinstance(n, Semantic)
+    )
+    return Measure(exists=filters, bernoulli=alone and len(plan.returns) == 1 and not plan.writes)
+
+
+def paired(units: Sequence[Counts]) -> list[Counts]:
+    """Units of which a wrong row and a missing one are one error, as they are if an answer of a row is
+    wrong. The bound of the share of right units is then the lesser one of precision and recall, each of
+    which is exact.
+    """
+    (own, true), rest = ((0, 1, 0), (0, 0, 1)), [u for u in units if u[0] or u[1] == u[2]]
+    wrong, missing = units.count(own), units.count(true)
+    pairs: list[Counts] = [(0, 1, 1)] * min(wrong, missing)
+    return [*rest, *pairs, *[own if wrong > missing else true] * abs(wrong - missing)]
 
 
 def drawn(

@@ -210,6 +210,19 @@ class Chooser(ABC):
 
     # Limits
 
+    def gained(
+        self, reference: float, least: float, by: str, *, sure: bool, ends: bool = True
+    ) -> None:
+        """Note what can be gained on 1,000 rows; if it is little and it `ends` so, raise NothingToChoose. It
+        is not `sure` if costs were seen on a few rows only.
+        """
+        gain, text = max(1 - least / reference, 0.0) if reference else 0.0, self.prices.text
+        most = f"{'at most' if sure else 'about'} {percent(gain)}"
+        costs = f"1,000 rows cost {text(reference)} by the reference, {text(least)} by {by}"
+        self.before.append(f"gain: {most}; {costs}")
+        if gain < LEAST and ends:
+            raise NothingToChoose(f"{most} to gain")
+
     def admit(self, cost: float, gain: float) -> None:
         """Refuse a search that would pass a limit, or cost more than it can save.
 

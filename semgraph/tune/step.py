@@ -14,11 +14,12 @@ from semgraph.compare.request import ComparisonRecord
 from semgraph.compare.step import semantic_node
 from semgraph.compare.trial import Attempt, Bench
 from semgraph.display import option
-from semgraph.errors import PlanError
+from semgraph.errors import BudgetReached, PlanError, SemgraphError
 from semgraph.execution.runtime import Opened
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import Limits
 from semgraph.llm.stack import bound
+from semgraph.logical.semantic import SemJoin
 from semgraph.semantic.library import Library
 from semgraph.tune.candidates import of_step
 from semgraph.tune.search import (
@@ -32,9 +33,10 @@ from semgraph.tune.search import (
 )
 from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials
 from semgraph.tune.tuning import Loss, Tried
-from semgraph.tune.walk import Ask, Counted, Entry
+from semgraph.tune.walk import Ask, Counted, Entry, Shown
 
 _TWICE = 60  # rows that the reference answers twice
+_PAIRS = "the pairs of a row do not fail independently, so nothing is shown"
 
 
 class StepTuning(Chooser):
@@ -149,6 +151,10 @@ class StepTuning(Chooser):
         """
         trials, floor = self.trials, self.request.floor
         if floor is None or not names or not trials.measure.bernoulli:
+            if isinstance(self.node, SemJoin) and floor is not None:
+                self.before = [
+                    f"power: {_PAIRS}; {option('units', 'row')} takes them for independent"
+                ]
             return list(names)
         tests, true = 2 * len(names), self._true_answers()
         needed, rate = trials.measure.needed(floor, self.request.error / tests), true / self.sampled
@@ -197,14 +203,17 @@ class StepTuning(Chooser):
     async def _observe(self, name: str, family: str) -> None:
         trials = self.trials
         wide = min(trials.rows_of_call(name), PILOT)
-        found = await self._answers(name, max(min(PILOT, len(trials.units)) // wide, 1))
         try:
+            found = await self._answers(name, max(min(PILOT, len(trials.units)) // wide, 1))
             await trials.observed(name, family, found)
-        except PlanError as error:
+        except BudgetReached:
+            raise
+        except SemgraphError as error:
             if name == REFERENCE:
                 raise
             self.refused[name] = str(error)
-            del self.known[name]  # its cost is not known
+            self.walk.results[name] = Shown("failed", str(error))
+            self.known.pop(name, None)  # its cost is not known
 
     def _entries(self) -> list[Entry]:
         """The candidates to try. Raises PlanError, or NothingToChoose with the reason."""
@@ -218,22 +227,14 @@ class StepTuning(Chooser):
         elif not self.below:
             names = self._able(self.cheaper(names))
             least = min(costs.values(), default=reference or 0.0)
-            gain = 1 - least / reference if reference else 0.0
-            self.before.append(self._gain(least, gain))
-            if gain < LEAST:
-                raise NothingToChoose(f"at most {percent(max(gain, 0))} to gain")
+            self.gained(
+                reference or 0.0, least, "the cheapest candidate", sure=not self.trials.measured
+            )
         of = self.candidates
         return [
             Entry(name, costs[name], self.trials.most(name), of[name].family, of[name].risk)
             for name in names
         ]
-
-    def _gain(self, least: float, gain: float) -> str:
-        reference = self.prices.text(self.cost(REFERENCE) or 0.0)
-        return (
-            f"gain: at most {percent(max(gain, 0))}; 1,000 rows cost {reference} by the reference, "
-            f"{self.prices.text(least)} by the cheapest candidate"
-        )
 
     def expected(self, name: str, units: int) -> float:
         """The expected cost of a trial."""
@@ -355,7 +356,8 @@ class StepTuning(Chooser):
             return promise, ()
         seen = trials.clusters(best.name, self.known[best.name], self.known.get(REFERENCE))
         observed = f"; observed: {seen}" if seen else ""
-        return promise, (f"It assumes that rows of one call fail independently{observed}.",)
+        what = "pairs of one row or call" if isinstance(self.node, SemJoin) else "rows of one call"
+        return promise, (f"It assumes that {what} fail independently{observed}.",)
 
     async def compared(self, name: str) -> Comparison | None:
         """The reference and a candidate over the rows that both have answered."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -98,6 +99,8 @@ class StepTrials:
         self.arms = StepArms(bench)
         self.arms.reference = REFERENCE
         self.node, self.truth = self.arms.node, self.arms.truth
+        if not self.measure.bernoulli:  # nothing is shown, so that all answers are counted
+            self.unit = "row"
         self.seen: dict[str, tuple[float, float]] = {}  # of a family in the pilot, see `observed`
         self.measured: dict[str, float] = {}  # costs of candidates without known requests
 
@@ -129,13 +132,16 @@ class StepTrials:
 
     @cached_property
     def measure(self) -> Measure:
-        """How its answers are counted."""
+        """How its answers are counted. The pairs of a row of a join are answered together, and their number
+        differs: no one of them stands for the others.
+        """
         node = self.node
         _, compare = whole_rows(node)
         columns = self.truth.scored.compare if self.truth else compare
         kept = isinstance(node, SemJoin) or (isinstance(node, SemFilter) and not columns)
         listed = any(EACH in path for path in columns) and not isinstance(node, SemJoin)
-        return Measure(kept, not (listed or isinstance(node, SemTopk)))
+        together = isinstance(node, SemJoin) and self.unit == "call"
+        return Measure(kept, not (listed or together or isinstance(node, SemTopk)))
 
     # Costs
 
@@ -199,17 +205,16 @@ class StepTrials:
 
     async def answers(self, name: str, units: int, number: int = 0) -> StepTrial:
         """The answers of a candidate to the first units of the draw, each with the rows beside it that
-        share its call, which are not checked.
+        share its call, which are not checked. Its place among them is drawn, since errors may depend on it.
         """
         wide = self.rows_of_call(name)
         beside = self.units[self.most(name) :]
         rows, checked = list[int](), list[int]()
         for place, unit in enumerate(self.units[:units]):
             checked.append(unit[0])
-            rows += unit
-            rows += [
-                n for own in beside[place * (wide - 1) : (place + 1) * (wide - 1)] for n in own
-            ]
+            call = beside[place * (wide - 1) : (place + 1) * (wide - 1)]
+            call.insert(random.Random(f"{self.seed} {place}").randrange(wide), unit)  # noqa: S311
+            rows += [n for own in call for n in own]
         frozen = self.arms.frozen.only(rows)
         work = partial(self.arms.attempt, name, number, frozen=frozen)
         attempt = await self.bench.pays(work)
@@ -221,9 +226,7 @@ class StepTrials:
         """
         checked = self._apart(own) if self.unit == "call" else own.checked
         counts = self._by_number(name, own, reference, checked)
-        one = self.unit == "call" and isinstance(self.node, SemJoin)
-        each = (counts.get(number) or [(0, 0, 0)] for number in checked)
-        return [count for found in each for count in (found[:1] if one else found)]
+        return [count for number in checked for count in counts.get(number) or [(0, 0, 0)]]
 
     def _by_number(
         self, name: str, own: StepTrial, reference: StepTrial | None, checked: Sequence[int]

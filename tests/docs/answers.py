@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
+from zlib import crc32
 
 from benchmarks.world import StandIn
 from benchmarks.world.requests import NotUnderstood, Question
@@ -46,6 +47,8 @@ class PageModel(StandIn):
         told = {n: _told(question, record) for n, record in question.lefts.items()}
         if None in told.values():
             return super().answer(body)
+        if "nano" in body["model"]:
+            told = {n: _hasty(one, question.lefts[n], len(told)) for n, one in told.items()}
         if question.form == "row":
             return question.skill, json.dumps(told[1])
         return question.skill, json.dumps(
@@ -76,6 +79,13 @@ def _told(question: Question, record: Mapping[str, Any]) -> dict[str, Any] | Non
         else:
             return None
     return answers
+
+
+def _hasty(told: dict[str, Any], record: Mapping[str, Any], beside: int) -> dict[str, Any]:
+    """The answer of a small model: the more rows are in a call, the more thanks it takes for praise."""
+    words = json.dumps(record)
+    praise = "Thank you" in words and crc32(words.encode()) % 100 < 2 * beside
+    return told | ({"answer": "no"} if praise and told.get("answer") == "yes" else {})
 
 
 def statements(message: str) -> list[str]:

@@ -59,7 +59,9 @@ _BLOCK = re.compile(
 )
 _CHANGING = (
     (re.compile(r"\b\d[\d,.]* ?(?:ms|s|min|kB|MB)\b(?:–\d[\d,.]* ?(?:ms|s)\b)?"), "<size or time>"),
-    (re.compile(r"\b(run|comparison|last,) [0-9a-f]{4,8}\b"), r"\1 <id>"),
+    (re.compile(r"\b(run|comparison|tuning|record|report|last,) [0-9a-f]{4,8}\b"), r"\1 <id>"),
+    (re.compile(r'"?\b[0-9a-f]{8}\b"?'), "<fingerprint>"),
+    (re.compile(r'(measured: )"?\d{4}-\d\d-\d\d"?'), r"\1<day>"),
     (re.compile(r"\.semgraph/runs/[0-9a-f]{4,8}\b"), ".semgraph/runs/<id>"),
     (re.compile(r"--resume [0-9a-f]{4,8}\b"), "--resume <id>"),
     (re.compile(r"semgraph why [0-9a-f]{4,8} "), "semgraph why <id> "),
