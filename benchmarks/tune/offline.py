@@ -9,11 +9,21 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, Literal
 
 from benchmarks.frame.serving import Server, serving
-from benchmarks.tune.tables import JOINERS, MANY, PAIR, PLANS, Model, lists, messages, noises, session_of
+from benchmarks.tune.tables import (
+    JOINERS,
+    MANY,
+    PAIR,
+    PLANS,
+    Model,
+    lists,
+    messages,
+    noises,
+    session_of,
+)
 from semgraph.tune.walk import Counted, Counts, Entry, Measure, Walk
 
 Rule = Literal["walk", "point estimate"]
@@ -170,7 +180,13 @@ def search(
 
 
 def searches(
-    known: Sequence[Known], floor: float, labels: int, unit: str, rule: Rule, seed: int, number: int = SEARCHES
+    known: Sequence[Known],
+    floor: float,
+    labels: int,
+    unit: str,
+    rule: Rule,
+    seed: int,
+    number: int = SEARCHES,
 ) -> dict[str, float]:
     """The figures of many searches, each with rows of its own."""
     reference = known[0]
@@ -181,6 +197,7 @@ def searches(
     return {
         "searches": number,
         "below": sum(each.choice.f1 < floor for each in found) / number,
+        "typical": round(median(each.choice.cost for each in found) / optimal.cost, 3),
         "cost": round(fmean(each.choice.cost for each in found) / optimal.cost, 3),
         "cheaper": round(reference.cost / fmean(each.choice.cost for each in found), 2),
         "kept": sum(each.choice is reference for each in found) / number,

@@ -26,14 +26,16 @@ def _informed(prices: Mapping[str, list[float]]) -> Any:
     import requests
 
     spec = importlib.util.find_spec("palimpzest")
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     file = Path(spec.origin).parent / "utils" / _MODELS
     models = json.loads(file.read_text(encoding="utf-8"))
     for name, (tokens_in, tokens_out) in prices.items():
         used = {"usd_per_input_token": tokens_in / 1e6, "usd_per_output_token": tokens_out / 1e6}
         models[name] |= used
     sys.modules.setdefault("sentence_transformers", mock.MagicMock())  # of joins; with torch, 6 GB
-    with mock.patch.object(requests, "get", lambda *_, **__: mock.Mock(json=lambda: models)):
+    answer = mock.Mock(json=mock.Mock(return_value=models))
+    with mock.patch.object(requests, "get", return_value=answer):
         import palimpzest
     return palimpzest
 

@@ -52,9 +52,7 @@ MANY: Mapping[str, Model] = {
 
 def noises(models: Mapping[str, Model], seed: int) -> str:
     """The errors of the models, as the server takes them; each model errs in rows of its own."""
-    parts = (
-        f"{m.name}:{m.noise},seed={100 * seed + n}" for n, m in enumerate(models.values(), 1)
-    )
+    parts = (f"{m.name}:{m.noise},seed={100 * seed + n}" for n, m in enumerate(models.values(), 1))
     return ";".join(parts)
 
 

@@ -22,8 +22,8 @@ from benchmarks.world.faults import KINDS
 _FAULT = f"kind=rate, or kind@n,m for the n-th and m-th request; 429 and stall take seconds behind a colon. {', '.join(KINDS)}"
 _NOISE = (
     "drop= (entries missing), spurious= (entries made up), verdict= (wrong yes, choice, match, score), slip= (dates off by up "
-    "to 60 days): rates that grow by growth= with each further item in a call and by length= with each thousand tokens; seed=; of "
-    "one model: ;MODEL:drop=0.1"
+    "to 60 days): rates that grow by growth= with each further item in a call and by length= with each thousand tokens; "
+    "seed=; of one model: ;MODEL:drop=0.1"
 )
 
 

@@ -150,7 +150,9 @@ class StandIn:
     def _noise(self, body: Mapping[str, Any]) -> Callable[[int], Draw]:
         """The noise of a chat with this number of items."""
         prompt = json.dumps([body["messages"], body.get("seed", 0)], ensure_ascii=False)
-        noise = self.noise[max((n for n in self.noise if body["model"].startswith(n)), key=len)]
+        noise = self.noise[
+            max((n for n in self.noise if str(body.get("model", "")).startswith(n)), key=len)
+        ]
         tokens = self._prompt_tokens(body) if noise.length else 0
         return lambda size: noise.draw(prompt, size, tokens)
 
