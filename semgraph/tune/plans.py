@@ -193,7 +193,7 @@ class PlanTuning(Chooser):
             return [*score_graph(graph, truth or base.graph).tally.values()]
         found = tally(returned_rows(own), returned_rows(base)).values()
         once = [(hits == has == true, bool(has), bool(true)) for hits, has, true in found]
-        units = [(int(same), int(has), int(true)) for same, has, true in once]
+        units: list[Counts] = [(int(same), int(has), int(true)) for same, has, true in once]
         return units if self.walk.measure.exists else paired(units)
 
     def cost(self, name: str) -> float | None:
