@@ -73,7 +73,8 @@ class Cascade(op.Implementation[op.SemFilter]):
     """
 
     same = False
-    recall: float = op.tried(0.8, 0.9, 0.95, default=0.9, risk="down")
+    learns = True
+    recall: float = 0.9
     precision: float = 0.9
     delta: float = 0.1
     sample: int = 200

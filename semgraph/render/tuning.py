@@ -161,7 +161,9 @@ def lines(tuning: Tuning, width: int) -> Iterator[Text]:
     yield Text()
     with suppress(PlanError):  # whole plans have no rows in common
         name = f"{tuning.chosen} and the reference disagree"
-        yield from map(Text, result_lines(name, tuning.disagreements(), width, rows=_ROWS))
+        differ = tuning.disagreements()
+        names = ["chosen" if each == tuning.chosen else each for each in differ.column_names]
+        yield from map(Text, result_lines(name, differ.rename_columns(names), width, rows=_ROWS))
         shell = f"semgraph report {tuning.id} -o {tuning.plan}.html"
         python = f"tuning.comparison[{tuning.chosen!r}].why(COLUMN=VALUE)"
         yield from (*told(f"prompts and answers of each row: {command(shell, python)}"), Text())

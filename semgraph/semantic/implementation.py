@@ -78,6 +78,8 @@ class Implementation(ABC, Generic[N]):
     `same`: whether its answers equal those of the reference if the model is a function of the row;
     it selects the contract suite. `extra`: the extra of semgraph whose packages it needs, or "".
     `shows_examples`: whether its requests have the prompt's `examples`, as those of the context do.
+    `learns`: whether its answer to a row depends on the others, as that of a threshold that it sets by a
+    sample: a test on some rows then shows nothing of its answers to all.
     `version`: a text that its author changes with its answers: choices tuned before are then stale.
     The first line of the module's docstring is its description.
     """
@@ -85,6 +87,7 @@ class Implementation(ABC, Generic[N]):
     same: ClassVar[bool] = False
     extra: ClassVar[str] = ""
     shows_examples: ClassVar[bool] = True
+    learns: ClassVar[bool] = False
     version: ClassVar[str] = ""
 
     def refuses(self, node: N, limits: Limits) -> str | None:  # noqa: ARG002

@@ -97,10 +97,22 @@ class ToolServer:
         return Server(
             "semgraph",
             version=version("semgraph"),
+            instructions=self._instructions(),
             on_list_tools=self._list,
             on_call_tool=self._call,
             get_tool_input_schema=self._schema,
         )
+
+    def _instructions(self) -> str:
+        """What an agent should know of the tools."""
+        kinds = {"read": False, "write": True}
+        said = (
+            f"These {verb}: {', '.join(n for n, tool in self._tools.items() if tool.writes is writes)}."
+            for verb, writes in kinds.items()
+            if any(tool.writes is writes for tool in self._tools.values())
+        )
+        times = "A fact with an end has ended: it held until then, and holds no more."
+        return " ".join(("Tools over a graph.", *said, times))
 
     def stop(self) -> None:
         """Cancel all calls; each ends with an error."""
@@ -176,10 +188,10 @@ class ToolServer:
                     result = await self._session.arun(
                         plan, inputs=call.inputs, progress=progress, begun=begun.append
                     )
-            return self._result(result, time.monotonic() - began)
+            return self._result(tool, result, time.monotonic() - began)
         except (BudgetReached, RowError) as error:
             return (
-                self._result(error.result, time.monotonic() - began)
+                self._result(tool, error.result, time.monotonic() - began)
                 if error.result
                 else _error(self._message(error))
             )
@@ -191,9 +203,9 @@ class ToolServer:
             if self._session.runs is not None and self._keep is not None:
                 keep_latest(self._session.runs, begun, self._keep)
 
-    def _result(self, result: Result, seconds: float) -> CallToolResult:
+    def _result(self, tool: PlanTool, result: Result, seconds: float) -> CallToolResult:
         outcome = structured(result, self._limit)
-        text = public("\n".join(summary(result, outcome, seconds)))
+        text = public("\n".join(summary(result, outcome, tool.plan.graph, seconds)))
         document = escaped(json.dumps(outcome, ensure_ascii=False), in_json=True)
         return CallToolResult(
             content=[_text(text), _text(document)],

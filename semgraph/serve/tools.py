@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -23,6 +23,7 @@ from semgraph.llm.settings import Settings
 from semgraph.logical.node import Node
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
 from semgraph.logical.prompt import plain
+from semgraph.logical.schema import Graph
 from semgraph.logical.sinks import Delete
 from semgraph.privacy import redacted, redacted_values, without_folders
 from semgraph.render.outcome import cost, written
@@ -300,12 +301,15 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def summary(result: Result, outcome: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """The text lines of a call: failures, number of rows, writes and cost.
+def summary(
+    result: Result, outcome: Mapping[str, Any], graph: Graph, seconds: float
+) -> Iterator[str]:
+    """The text lines of a call: failures, number of rows, the edges with their times, writes and cost.
 
     Args:
         result: The result.
         outcome: The result of `structured`.
+        graph: The graph of the plan.
         seconds: The wall time of the run.
     """
     if result.stopped:
@@ -318,6 +322,7 @@ def summary(result: Result, outcome: Mapping[str, Any], seconds: float) -> Itera
             yield f"  … and {len(failed) - _FAILURES} more"
     tables = ", ".join(f"{plural(result.count(name), 'row')} of {name}" for name in result.tables)
     yield f"{result.plan}, run {result.run}: {tables or 'no results'}"
+    yield from edge_lines(outcome["tables"], graph)
     for name, count in outcome["left_out"].items():
         rows = len(outcome["tables"][name])
         yield f"{name}: the first {rows} of {rows + count} rows; {count} are left out (--max-rows {rows})"
@@ -545,3 +550,16 @@ def _columns(node: Node) -> str:
         except Fault:
             texts.append(field.name)
     return ", ".join(texts)
+
+
+def edge_lines(tables: Mapping[str, Sequence[Mapping[str, Any]]], graph: Graph) -> Iterator[str]:
+    """The texts of returned edges with their times: those that hold before those that have ended."""
+    draws = {graph.draws.get(label.name, graph.draw) for label in graph.edges}
+    for draw in (draw for draw in draws if draw.text):
+        edges = [row for rows in tables.values() for row in rows if row.get(draw.text)]
+        for row in sorted(edges, key=lambda row: row.get(draw.end) is not None):
+            times = {"from": row.get(draw.start), "until": row.get(draw.end)}
+            said = [
+                f"{word} {str(time)[:16].replace('T', ' ')}" for word, time in times.items() if time
+            ]
+            yield f"- {row[draw.text]}" + (f" ({', '.join(said)})" if said else "")

@@ -18,7 +18,7 @@ from semgraph.compare.plans import PlanArms, returned_rows
 from semgraph.compare.request import ComparisonRecord
 from semgraph.compare.trial import Attempt, Bench
 from semgraph.compare.truth import comparable, whole_rows
-from semgraph.errors import BudgetReached, PlanError, SemgraphError
+from semgraph.errors import BudgetReached, SemgraphError
 from semgraph.execution.runtime import Opened
 from semgraph.expr.functions import canonical_json
 from semgraph.formats import plural
@@ -40,7 +40,7 @@ from semgraph.tune.search import (
     rounded_down,
 )
 from semgraph.tune.step import StepTuning
-from semgraph.tune.trials import PILOT, REFERENCE, Prices
+from semgraph.tune.trials import PILOT, REFERENCE, Prices, drawn
 from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Counts, Entry, Measure, Shown
 
@@ -71,6 +71,7 @@ class PlanTuning(Chooser):
         self.changes: dict[str, Mapping[str, str]] = {}  # of candidates of steps
         self.keeps: dict[str, float] = {}  # the share of rows that a filter keeps
         self.losses: tuple[Loss, ...] = ()
+        self.solutions: dict[str, Solution] = {}  # the plans made of steps
         self.order = ""  # the candidate that changes nothing but the order of filters
         self.bench = Bench(record, dict.fromkeys(arms, opened))
         self.plans = PlanArms(self.bench)
@@ -107,10 +108,11 @@ class PlanTuning(Chooser):
             self.expected(REFERENCE, self.sampled) * (1 + least / reference), reference - least
         )
         await self.walked()
-        if self.walk.chosen:
-            self.refused[self.order] = "another plan is shown"
-        elif self.order in cheaper:
-            await self._choose_order()
+        if self.order in cheaper:
+            if self.walk.chosen:
+                self.refused[self.order] = "another plan is shown"
+            else:
+                await self._choose_order()
 
     async def _choose_order(self) -> None:
         """Take another order of filters, which needs no test."""
@@ -224,13 +226,9 @@ class PlanTuning(Chooser):
             curves.append(await measured.losses())
             self._note(measured)
             self.extra += pilot.spent + measured.spent
-        chosen = cheapest(curves, 1 - (self.request.floor or 0.0))
-        for solution in chosen:
+        for solution in cheapest(curves, 1 - (self.request.floor or 0.0)):
             self._add(solution)
-        first = chosen[0] if chosen else ()
-        self.losses = tuple(
-            replace(loss, chosen=loss in first) for curve in curves for loss in curve
-        )
+        self.losses = tuple(loss for curve in curves for loss in curve)
         costs = {curve[0].step: curve[0].cost or 0.0 for curve in curves}
         self.costs[REFERENCE] = sum(costs.values())
         if order := self._order(costs):
@@ -252,6 +250,7 @@ class PlanTuning(Chooser):
         if order:
             changed, changes = [*changed, f"order={order}"], {**changes, "order": order}
         name = ", ".join(changed)
+        self.solutions[name] = solution
         self._new(Candidate(name, changes, name), sum(loss.cost or 0.0 for loss in solution))
 
     def _new(self, candidate: Candidate, cost: float | None = None) -> None:
@@ -315,7 +314,9 @@ class PlanTuning(Chooser):
         windowed = self.base.plan.windows is not None
         rows = self.base.inputs[self.input].take(pa.array(self._rows(self.tested), pa.int64()))
         digest = hashlib.sha256(canonical_json(plain(rows.to_pylist())).encode()).hexdigest()
-        return {"unit": "group" if windowed else "row", "sample": digest[:8], "losses": self.losses}
+        made = self.solutions.get(self.walk.chosen or self.walk.found, ())
+        losses = tuple(replace(loss, chosen=loss in made) for loss in self.losses)
+        return {"unit": "group" if windowed else "row", "sample": digest[:8], "losses": losses}
 
     def reference(self) -> Tried:
         """The reference; against a truth also its quality."""
@@ -377,32 +378,6 @@ def paired(units: Sequence[Counts]) -> list[Counts]:
     wrong, missing = units.count(own), units.count(true)
     pairs: list[Counts] = [(0, 1, 1)] * min(wrong, missing)
     return [*rest, *pairs, *[own if wrong > missing else true] * abs(wrong - missing)]
-
-
-def drawn(
-    plan: LogicalPlan, inputs: Mapping[str, pa.Table], seed: int
-) -> tuple[str, list[tuple[int, ...]]]:
-    """The input that units are drawn from, and the numbers of the rows of each unit in the order of the
-    draw: whole groups of the windowed input, else rows of the longest one. Raises PlanError.
-    """
-    name = (
-        plan.windows.input
-        if plan.windows
-        else max(inputs, key=lambda n: inputs[n].num_rows, default="")
-    )
-    if not name or not inputs[name].num_rows:
-        raise PlanError(
-            f"plan {plan.name} has no rows to draw from", hint="give its inputs, with rows"
-        )
-    units: dict[str, list[int]] = {}
-    for number, row in enumerate(inputs[name].to_pylist()):
-        key = row[plan.windows.partition] if plan.windows else plain(row)
-        units.setdefault(canonical_json(key), []).append(number)
-
-    def place(key: str) -> bytes:
-        return hashlib.sha256(f"{seed} {key}".encode()).digest()
-
-    return name, [tuple(units[key]) for key in sorted(units, key=place)]
 
 
 def cheapest(curves: Sequence[Sequence[Loss]], allowed: float) -> list[Solution]:

@@ -323,12 +323,19 @@ class Chooser(ABC):
             yield Tried(name, of[name].changes, cost=self.cost(name), spent=spent, **asdict(shown))
         for name in of:
             if name not in results:
-                dear = "clearly cheaper" if self.request.per_1000 is None else "below the price"
-                why = self.refused.get(name) or f"it is not {dear}"
+                why = self.refused.get(name) or self._left_out(name)
                 yield Tried(name, of[name].changes, "not tried", why, self.cost(name))
         for name, why in self.refused.items():
             if name not in of:
                 yield Tried(name, {}, "refused", why)
+
+    def _left_out(self, name: str) -> str:
+        """Why a candidate was not tried."""
+        cost, reference, price = self.cost(name), self.cost(REFERENCE), self.request.per_1000
+        most = price if price is not None else (reference or 0.0) * (1 - LEAST)
+        if cost is None or reference is None or cost < most:
+            return "the search did not come to it"
+        return "it is not clearly cheaper" if price is None else "it is not below the price"
 
     def _facts(self) -> dict[str, Any]:
         """What is known of the draw and the search."""
@@ -378,13 +385,15 @@ class Chooser(ABC):
         """The content of the file of the choice."""
         facts, runner = self._facts(), self.record.runner
         shown = {
-            "measure": facts["measure"], "floor": self.request.floor, "at_least": best.at_least,
+            "measure": facts["measure"], "floor": self.request.floor,
+            "at_least": None if best.at_least is None else float(rounded_down(best.at_least)),
             "confidence": self.request.confidence,
             "units": f"{best.units} rows{' in as many calls' * (facts['unit'] == 'call')}",
             "sample": facts.get("sample"),
         }  # fmt: skip
         costs = {
-            "reference": reference.cost, "tuned": best.cost, "per": "1000 rows", "measured": str(timestamp())[:10],
+            "reference": float(f"{reference.cost:.4g}"), "tuned": float(f"{best.cost:.4g}"),
+            "per": "1000 rows", "measured": str(timestamp())[:10],
             **({"prices": {k: [*v] for k, v in self.prices.of.items()}} if self.prices.known else {"in": "tokens"}),
         }  # fmt: skip
         own = {name: value for name, value in shown.items() if value is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from semgraph.execution.runtime import Opened
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import Limits
 from semgraph.llm.stack import bound
+from semgraph.logical.node import walk
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import SemJoin
 from semgraph.semantic.library import Library
 from semgraph.tune.candidates import of_step
@@ -31,11 +33,13 @@ from semgraph.tune.search import (
     percent,
     rounded_down,
 )
-from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials
+from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials, drawn
 from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Entry, Shown
 
 _TWICE = 60  # rows that the reference answers twice
+_TIMES = 10  # rows of the input for a checked row of a step, if other steps are answered before
+_DEARER = 0.1  # part of the error that is kept for candidates that cost more than the reference
 _PAIRS = "the pairs of a row do not fail independently, so nothing is shown"
 
 
@@ -54,11 +58,27 @@ class StepTuning(Chooser):
         listed, refused = of_step(node, self.choice, library, models, self._limits)
         arms = {REFERENCE: base} | self.make(listed)
         self.refused |= refused
-        record.request = replace(record.request, arms=arms, step=node.step)
+        inputs = self._some(base.plan, base.inputs)
+        record.request = replace(record.request, arms=arms, step=node.step, inputs=inputs)
         bench = Bench(record, dict.fromkeys(arms, opened))
         self.trials = StepTrials(bench, request.unit, request.sample, request.seed)
         self.walk.measure = self.trials.measure
         self.known: dict[str, StepTrial] = {}  # the last answers of each candidate
+
+    def _some(self, plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+        """The rows of the plan's inputs; if steps before this one call a model, as many drawn ones as the
+        sample may need.
+        """
+        before = [n for source in self.node.inputs for n in walk(source) if n.calls_model]
+        most = self.request.sample * _TIMES
+        if not before or max(table.num_rows for table in inputs.values()) <= most:
+            return inputs
+        (name, units), numbers = drawn(plan, inputs, self.request.seed), list[int]()
+        for unit in units:
+            if len(numbers) < most:
+                numbers += unit
+        self.before.append(f"rows: of {len(numbers):,} drawn rows of {name}, by the steps before")
+        return {**inputs, name: inputs[name].take(pa.array(sorted(numbers), pa.int64()))}
 
     def _limits(self, role: str) -> Limits:
         return bound(self.opened.llm, role).limits
@@ -90,22 +110,37 @@ class StepTuning(Chooser):
         """Look at the gain and the power, then walk."""
         await self.prepare()
         if self.trials.truth is not None:
+            self.walk.error = self.request.error * (1 - _DEARER)
             self._able(self.cheaper(list(self.candidates)))  # before anything is spent
         self.record.begin()
         await self.pilot()
         await self._against_truth()
-        entries = self._entries()
-        self.walk.entries, self.walk.units = entries, self.sampled
-        cheapest = min(entries, key=lambda entry: entry.cost)
-        first = 0.0 if self.trials.truth is not None else self.expected(REFERENCE, self.sampled)
-        cost = first + self.expected(cheapest.name, min(self.sampled, cheapest.units))
-        self.admit(cost, (self.cost(REFERENCE) or 0.0) - cheapest.cost)
+        self.walk.entries, self.walk.units = self._entries(), self.sampled
+        if self.walk.entries:
+            cheapest = min(self.walk.entries, key=lambda entry: entry.cost)
+            first = 0.0 if self.trials.truth is not None else self.expected(REFERENCE, self.sampled)
+            cost = first + self.expected(cheapest.name, min(self.sampled, cheapest.units))
+            self.admit(cost, (self.cost(REFERENCE) or 0.0) - cheapest.cost)
         await self._reference_twice()
         await self.walked()
+        if self.below and not self.walk.chosen:
+            await self._dearer()
+
+    async def _dearer(self) -> None:
+        """Try the other candidates, with the part of the error that is kept for them: whether they are
+        tried depends on the same rows.
+        """
+        names = [n for n in self.candidates if n not in self.walk.results and n not in self.refused]
+        if names:
+            before, error = self.walk, self.request.error * _DEARER
+            entries = self._as_entries(names)
+            self.walk = replace(before, entries=entries, error=error, results=dict(before.results))
+            await self.walked()
 
     async def prepare(self) -> None:
         """Compute and draw the rows."""
         await self.trials.prepare()
+        self.extra += self.trials.arms.frozen.before
         self.all = len(self.trials.units)
         self.sampled = min(self.request.sample, self.all)
 
@@ -157,7 +192,7 @@ class StepTuning(Chooser):
                 ]
             return list(names)
         tests, true = 2 * len(names), self._true_answers()
-        needed, rate = trials.measure.needed(floor, self.request.error / tests), true / self.sampled
+        needed, rate = trials.measure.needed(floor, self.walk.error / tests), true / self.sampled
         what = "true answers" if trials.measure.exists else "rows"
         line = (
             f"power: {floor:g} is shown by {needed:,} {what} without an error ({tests} tests); "
@@ -168,7 +203,7 @@ class StepTuning(Chooser):
         }
         able = [name for name in rows if trials.most(name) * rate >= needed]
         if able:
-            self.before = [line]
+            self.before = [*(each for each in self.before if not each.startswith("power")), line]
             few = f"; the input has {len(trials.units):,}"
             self.refused |= {
                 name: f"it takes about {rows[name]:,} rows, as one of each call is checked{few}"
@@ -224,16 +259,18 @@ class StepTuning(Chooser):
             names = [name for name in names if costs[name] <= limit]
             if not names:
                 raise NothingToChoose(f"no candidate costs at most {dollars(limit)} for 1,000 rows")
-        elif not self.below:
+        else:
             names = self._able(self.cheaper(names))
             least = min(costs.values(), default=reference or 0.0)
-            self.gained(
-                reference or 0.0, least, "the cheapest candidate", sure=not self.trials.measured
-            )
-        of = self.candidates
+            sure, ends = not self.trials.measured, not self.below
+            self.gained(reference or 0.0, least, "the cheapest candidate", sure=sure, ends=ends)
+        return self._as_entries(names)
+
+    def _as_entries(self, names: Sequence[str]) -> list[Entry]:
+        each = ((name, self.candidates[name]) for name in names)
         return [
-            Entry(name, costs[name], self.trials.most(name), of[name].family, of[name].risk)
-            for name in names
+            Entry(name, self.cost(name) or 0.0, self.trials.most(name), of.family, of.risk)
+            for name, of in each
         ]
 
     def expected(self, name: str, units: int) -> float:

@@ -8,7 +8,7 @@ import hashlib
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple, Self
@@ -25,6 +25,7 @@ from semgraph.expr.functions import canonical_json
 from semgraph.formats import dollars
 from semgraph.llm.base import LLM, Usage
 from semgraph.llm.stack import bound
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemTopk
 from semgraph.provenance import at
@@ -124,10 +125,7 @@ class StepTrials:
             key = canonical_json(plain([at(row, path) for path in paths]))
             units.setdefault(key, []).append(number)
 
-        def place(key: str) -> bytes:
-            return hashlib.sha256(f"{self.seed} {key}".encode()).digest()
-
-        for key in sorted(units, key=place):
+        for key in in_order(units, self.seed):
             yield tuple(units[key]) if isinstance(node, SemAgg) else (units[key][0],)
 
     @cached_property
@@ -353,3 +351,31 @@ class StepTrials:
         return (
             f"{number} of {len(rows)} calls hold {100 * found / errors.total():.0f} % of the errors"
         )
+
+
+def drawn(
+    plan: LogicalPlan, inputs: Mapping[str, pa.Table], seed: int
+) -> tuple[str, list[tuple[int, ...]]]:
+    """The input that units are drawn from, and the numbers of the rows of each unit in the order of the
+    draw: whole groups of the windowed input, else rows of the longest one. Raises PlanError.
+    """
+    name = (
+        plan.windows.input
+        if plan.windows
+        else max(inputs, key=lambda n: inputs[n].num_rows, default="")
+    )
+    if not name or not inputs[name].num_rows:
+        raise PlanError(
+            f"plan {plan.name} has no rows to draw from", hint="give its inputs, with rows"
+        )
+    units: dict[str, list[int]] = {}
+    for number, row in enumerate(inputs[name].to_pylist()):
+        key = row[plan.windows.partition] if plan.windows else plain(row)
+        units.setdefault(canonical_json(key), []).append(number)
+
+    return name, [tuple(units[key]) for key in in_order(units, seed)]
+
+
+def in_order(keys: Iterable[str], seed: int) -> list[str]:
+    """Keys in the order of a draw; any beginning is a uniform sample."""
+    return sorted(keys, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest())

@@ -14,7 +14,7 @@ from semgraph.errors import InputError, PlanError
 from semgraph.frontend.plan_files import plan_file
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget
-from semgraph.serve.tools import PlanTool, result_schema, tools_of
+from semgraph.serve.tools import PlanTool, edge_lines, result_schema, tools_of
 from semgraph.session import Session
 
 
@@ -171,3 +171,22 @@ def test_all_plans_are_served_to_one_group_but_those_that_change_all_indexes(
     assert names - own == {"build_indices_and_constraints"}
     with pytest.raises(PlanError, match="changes the indexes of all groups"):
         tools_of(["build_indices_and_constraints"], Settings.load(), "g")
+
+
+def test_facts_stand_in_the_text_with_their_times_those_that_hold_first():
+    ended = {
+        "fact": "Ann works at Acme.",
+        "valid_at": "2024-01-02T09:00:00Z",
+        "invalid_at": "2025-03-01T00:00:00Z",
+    }
+    holds = {"fact": "Ann works at Luma.", "valid_at": "2025-03-01T00:00:00Z", "invalid_at": None}
+    undated = {"fact": "Ann knows Ben.", "valid_at": None, "invalid_at": None}
+    lines = edge_lines(
+        {"edges": [ended, holds, undated], "nodes": [{"name": "Ann"}]},
+        plan_file("search").plan.graph,
+    )
+    assert list(lines) == [
+        "- Ann works at Luma. (from 2025-03-01 00:00)",
+        "- Ann knows Ben.",
+        "- Ann works at Acme. (from 2024-01-02 09:00, until 2025-03-01 00:00)",
+    ]
