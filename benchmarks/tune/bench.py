@@ -50,7 +50,7 @@ def _over_known() -> Iterator[Case]:
                     "way": rule,
                 }
                 run = partial(_known, floor, labels, unit, rule, join)
-                yield Case(key, run, joining if join else settings)  # fmt: skip
+                yield Case(key, run, joining if join else settings, trials=1)  # fmt: skip
 
 
 def _beside() -> Iterator[Case]:
@@ -61,7 +61,8 @@ def _beside() -> Iterator[Case]:
     }
     for way, run in ways.items():
         key = {"what": MODELS, "floor": beside.FLOOR, "labels": beside.LABELS, "way": way}
-        yield Case(key, run, settings, trials=1, seconds=1800)
+        longest = way.endswith(f"${max(USD):g}")
+        yield Case(key, run, settings, full=longest, trials=1, seconds=1800)
 
 
 def _palimpzest(usd: float, trial: int) -> Figures:
@@ -84,7 +85,7 @@ def _live() -> Iterator[Case]:
     for task, floor, labels, unit, run in ways:
         key = {"what": SERVER, "task": task, "floor": floor, "labels": labels, "unit": unit}
         quick, episodes = "one line" in task or labels in {80, 400}, labels == 10
-        trials, seconds = (1, 1800) if episodes else (5, 300)
+        trials, seconds = (1, 1800) if episodes else (5, 600)
         yield Case(key, run, quick=quick and unit == "row", trials=trials, seconds=seconds)
 
 
