@@ -53,7 +53,8 @@ def introduce(
     if plan.inputs and not result and request.resume is None:
         example_rows(plan)  # before any download: raises if the plan has no example
     settings = session.resumed(request.resume).settings(session.settings)
-    options.talk(*header(plan, typed, result, settings, request))
+    every = bool(options.verbose)
+    options.talk(*header(plan, typed, result, settings, request, every=every))
     for warning in plan.warnings:
         options.warn(f"! {warning}")
     session.require_store(settings)
