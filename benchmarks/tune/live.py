@@ -157,7 +157,7 @@ def _steps(choices: Mapping[str, str]) -> dict[str, str]:
 
 async def _to_cheapest(found: Tuning, f1: Any, floor: float) -> float | None:
     """The cost of the choice, as a multiple of that of the cheapest plan that is good enough on fresh
-    rows; None: none is found among the cheapest ones.
+    rows; None: none is among the cheapest ones, and the choice is not either.
     """
     steps: dict[str, list[Any]] = {}
     for loss in found.losses:
@@ -165,6 +165,8 @@ async def _to_cheapest(found: Tuning, f1: Any, floor: float) -> float | None:
     plans = sorted(product(*steps.values()), key=lambda plan: sum(each.cost or 0 for each in plan))
     chosen = sum(each.cost or 0 for each in found.losses if each.chosen)
     for plan in plans[:_MOST]:
+        if sum(each.cost or 0 for each in plan) >= chosen:
+            return 1.0
         use = {each.step: each.name.partition("=")[2] for each in plan if "=" in each.name}
         if await f1(use) >= floor:
             return round(chosen / sum(each.cost or 0 for each in plan), 3)
