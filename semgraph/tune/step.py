@@ -168,8 +168,6 @@ class StepTuning(Chooser):
     def _true_answers(self) -> float:
         """The units that can show a floor in the checked rows: by the truth, else as in the pilot."""
         trials, truth = self.trials, self.trials.truth
-        if not trials.measure.exists:
-            return float(self.sampled)
         if truth is not None:
             numbers = [unit[0] for unit in trials.units[: self.sampled]]
             wanted = truth.wanted(trials.arms.frozen.rows.take(pa.array(numbers, pa.int64())))
@@ -199,7 +197,7 @@ class StepTuning(Chooser):
             f"{plural(self.sampled, 'checked row')} have {'about ' * (trials.truth is None)}{true:,.0f}"
         )
         rows = {
-            name: math.ceil(needed / rate) * trials.rows_of_call(name) for name in names if rate
+            name: math.ceil(needed / rate) * trials.rows_of_unit(name) for name in names if rate
         }
         able = [name for name in rows if trials.most(name) * rate >= needed]
         if able:
@@ -215,7 +213,7 @@ class StepTuning(Chooser):
         if not least:
             hint = "give rows of which some have an answer"
         elif least > len(trials.units):
-            apart = f", or {option('units', 'row')}" * (min(map(trials.rows_of_call, names)) > 1)
+            apart = f", or {option('units', 'row')}" * (min(map(trials.rows_of_unit, names)) > 1)
             hint = f"about {least:,} rows would do, and the input has {len(trials.units):,}{apart}"
         else:
             hint = f"check more rows: {option('sample', math.ceil(needed / rate))}"
@@ -275,7 +273,8 @@ class StepTuning(Chooser):
 
     def expected(self, name: str, units: int) -> float:
         """The expected cost of a trial."""
-        return (self.cost(name) or 0.0) * units * self.trials.rows_of_call(name) / 1000
+        rows = min(units, self.trials.most(name)) * self.trials.rows_of_call(name)
+        return (self.cost(name) or 0.0) * rows / 1000
 
     # The search
 
@@ -292,7 +291,7 @@ class StepTuning(Chooser):
         trials, floor = self.trials, self.request.floor
         if trials.truth is None or floor is None:
             return
-        found = await self._reference(min(_TWICE, self.sampled))
+        found = await self._reference(min(_TWICE, trials.most(REFERENCE)))
         units = trials.counted(REFERENCE, found, None)
         most = trials.measure.at_most(units, self.request.error)
         if most < floor:
@@ -303,7 +302,7 @@ class StepTuning(Chooser):
 
     async def _reference_twice(self) -> None:
         """Compare the reference with itself. Raises PlanError if it agrees less than the floor."""
-        trials, units = self.trials, min(_TWICE, self.sampled)
+        trials, units = self.trials, min(_TWICE, self.trials.most(REFERENCE))
         if trials.truth is not None:
             return
         first = await self._answers(REFERENCE, units)

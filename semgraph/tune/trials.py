@@ -195,9 +195,16 @@ class StepTrials:
             return 1
         return max(math.ceil(len(self.units[:_ESTIMATED]) / calls), 1)
 
+    def rows_of_unit(self, name: str) -> int:
+        """The rows that it takes to check one of a candidate, which shares no call with another checked
+        one: also none of the reference, if its answers stand for the truth.
+        """
+        names = (name,) if self.truth is not None else (name, REFERENCE)
+        return max(map(self.rows_of_call, names))
+
     def most(self, name: str) -> int:
         """The units of a candidate that can be checked: with units of calls, one in each."""
-        return min(self.sample, len(self.units) // self.rows_of_call(name))
+        return min(self.sample, len(self.units) // self.rows_of_unit(name))
 
     # Trials
 
