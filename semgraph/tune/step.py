@@ -111,7 +111,7 @@ class StepTuning(Chooser):
         await self.prepare()
         if self.trials.truth is not None:
             self.walk.error = self.request.error * (1 - _DEARER)
-            self._able(self.cheaper(list(self.candidates)))  # before anything is spent
+            self._able(self.cheaper(list(self.candidates)), self.walk.error)  # before anything is spent
         self.record.begin()
         await self.pilot()
         await self._against_truth()
@@ -131,8 +131,12 @@ class StepTuning(Chooser):
         tried depends on the same rows.
         """
         names = [n for n in self.candidates if n not in self.walk.results and n not in self.refused]
-        if names:
-            before, error = self.walk, self.request.error * _DEARER
+        before, error = self.walk, self.request.error * _DEARER
+        try:
+            names = self._able(names, error)
+        except PlanError as few:
+            self.refused |= dict.fromkeys(names, str(few))
+        else:
             entries = self._as_entries(names)
             self.walk = replace(before, entries=entries, error=error, results=dict(before.results))
             await self.walked()
@@ -141,6 +145,8 @@ class StepTuning(Chooser):
         """Compute and draw the rows."""
         await self.trials.prepare()
         self.extra += self.trials.arms.frozen.before
+        for name, error in self.trials.lost.items():
+            self._lose(name, error)
         self.all = len(self.trials.units)
         self.sampled = min(self.request.sample, self.all)
 
@@ -176,8 +182,8 @@ class StepTuning(Chooser):
         counts = trials.counted(REFERENCE, pilot, pilot)
         return sum(true for _, _, true in counts) / len(pilot.checked) * self.sampled
 
-    def _able(self, names: Sequence[str]) -> list[str]:
-        """The candidates that the checked rows can show to have the floor.
+    def _able(self, names: Sequence[str], error: float) -> list[str]:
+        """The candidates that the checked rows can show to have the floor, if their tests share an error.
 
         Raises:
             PlanError: None of them; the message says how many rows would do.
@@ -189,9 +195,10 @@ class StepTuning(Chooser):
                     f"power: {_PAIRS}; {option('units', 'row')} takes them for independent"
                 ]
             return list(names)
-        tests, true = 2 * len(names), self._true_answers()
-        needed, rate = trials.measure.needed(floor, self.walk.error / tests), true / self.sampled
-        what = "true answers" if trials.measure.exists else "rows"
+        alpha = replace(self.walk, entries=self._as_entries(names), error=error).alpha
+        tests, true = round(error / alpha), self._true_answers()
+        needed, rate = trials.measure.needed(floor, alpha), true / self.sampled
+        what = "true answers" if trials.measure.exists or true < self.sampled else "rows"
         line = (
             f"power: {floor:g} is shown by {needed:,} {what} without an error ({tests} tests); "
             f"{plural(self.sampled, 'checked row')} have {'about ' * (trials.truth is None)}{true:,.0f}"
@@ -201,14 +208,15 @@ class StepTuning(Chooser):
         }
         able = [name for name in rows if trials.most(name) * rate >= needed]
         if able:
-            self.before = [*(each for each in self.before if not each.startswith("power")), line]
+            first = error == self.walk.error  # also before the pilot
+            self.before = [b for b in self.before if not (first and b.startswith("power"))] + [line]
             few = f"; the input has {len(trials.units):,}"
             self.refused |= {
                 name: f"it takes about {rows[name]:,} rows, as one of each call is checked{few}"
                 for name in names
                 if name not in able
             }
-            return able
+            return able if len(able) == len(names) else self._able(able, error)  # of other tests
         least = min(rows.values(), default=0)
         if not least:
             hint = "give rows of which some have an answer"
@@ -244,9 +252,12 @@ class StepTuning(Chooser):
         except SemgraphError as error:
             if name == REFERENCE:
                 raise
-            self.refused[name] = str(error)
-            self.walk.results[name] = Shown("failed", str(error))
+            self._lose(name, str(error))
             self.known.pop(name, None)  # its cost is not known
+
+    def _lose(self, name: str, error: str) -> None:
+        self.refused[name] = error
+        self.walk.results[name] = Shown("failed", error)
 
     def _entries(self) -> list[Entry]:
         """The candidates to try. Raises PlanError, or NothingToChoose with the reason."""
@@ -258,7 +269,7 @@ class StepTuning(Chooser):
             if not names:
                 raise NothingToChoose(f"no candidate costs at most {dollars(limit)} for 1,000 rows")
         else:
-            names = self._able(self.cheaper(names))
+            names = self._able(self.cheaper(names), self.walk.error)
             least = min(costs.values(), default=reference or 0.0)
             sure, ends = not self.trials.measured, not self.below
             self.gained(reference or 0.0, least, "the cheapest candidate", sure=sure, ends=ends)
@@ -334,7 +345,8 @@ class StepTuning(Chooser):
     def ends(self) -> tuple[float, float]:
         """The cost of 1,000 rows by the reference, and by the cheapest candidate."""
         reference = self.cost(REFERENCE) or 0.0
-        return reference, min((self.cost(n) or 0.0 for n in self.candidates), default=reference)
+        able = (name for name in self.candidates if name not in self.refused)
+        return reference, min((self.cost(name) or 0.0 for name in able), default=reference)
 
     async def losses(self) -> list[Loss]:
         """What the cheaper candidates lose over the drawn rows, from cheap to dear, and what they cost:
