@@ -6,6 +6,7 @@ them are tested on the other half, which no choice has seen.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -96,6 +97,7 @@ class PlanTuning(Chooser):
             await self._of_steps()
         await self._pilot()
         reference, most = self.costs[REFERENCE], self.costs[REFERENCE] * (1 - LEAST)
+        most = self.request.per_1000 or most
         cheaper = [name for name in self.candidates if self.costs.get(name, most) < most]
         least = min((self.costs[name] for name in cheaper), default=reference)
         if not self.request.steps or not cheaper:
@@ -103,7 +105,7 @@ class PlanTuning(Chooser):
         tested = [name for name in cheaper if name != self.order]
         self.before += self._power(len(tested))
         self.walk.entries = [Entry(n, self.costs[n], self.sampled, n) for n in tested]
-        self.walk.units = self.sampled
+        self.walk.units, self.walk.price = self.sampled, self.request.per_1000 or math.inf
         self.admit(
             self.expected(REFERENCE, self.sampled) * (1 + least / reference), reference - least
         )
@@ -194,8 +196,9 @@ class PlanTuning(Chooser):
             graph = comparable(own.graph, truth) if truth else own.graph
             return [*score_graph(graph, truth or base.graph).tally.values()]
         found = tally(returned_rows(own), returned_rows(base)).values()
-        once = [(hits == has == true, bool(has), bool(true)) for hits, has, true in found]
-        units: list[Counts] = [(int(same), int(has), int(true)) for same, has, true in once]
+        units: list[Counts] = []
+        for hits, has, true in found:  # equal rows come from different ones of the input
+            units += [(1, 1, 1)] * hits + [(0, 1, 0)] * (has - hits) + [(0, 0, 1)] * (true - hits)
         return units if self.walk.measure.exists else paired(units)
 
     def cost(self, name: str) -> float | None:
@@ -331,7 +334,7 @@ class PlanTuning(Chooser):
         """What the test of a plan promises, and what it assumes."""
         if best.at_least is None:
             return "The rows are the same, if the model is a function of the row.", ()
-        rows = len(self._rows(self.tested[: self.sampled]))
+        rows = self.known[best.name][1]
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these {rows:,} rows: F1 "
             f"of the returned rows against {ANSWERS} is at least {rounded_down(best.at_least)} over rows like the input they "

@@ -17,7 +17,7 @@ from semgraph.compare.preview import limits
 from semgraph.compare.request import ArmRequest, ComparisonRecord, ComparisonRequest
 from semgraph.compare.trial import KEPT
 from semgraph.display import option
-from semgraph.errors import BudgetReached, PlanError, SemgraphError, UnavailableError
+from semgraph.errors import BudgetReached, ModelLacks, PlanError, SemgraphError, UnavailableError
 from semgraph.execution.record import timestamp
 from semgraph.execution.runtime import Opened, require_prices
 from semgraph.folders import plans_folder
@@ -278,9 +278,9 @@ class Chooser(ABC):
         self.afford(ask.name, self.expected(ask.name, ask.units))
         try:
             return await self.counted(ask)
-        except (BudgetReached, UnavailableError):
-            raise
         except SemgraphError as error:
+            if ends(error):
+                raise
             return Counted(failed=str(error))
 
     # The result
@@ -288,12 +288,13 @@ class Chooser(ABC):
     async def _tuning(self, kept: str, stopped: str | None) -> Tuning:
         """The result, in the record."""
         tried = {each.name: each for each in self._tried()}
-        reference, chosen = self.reference(), self.walk.chosen
-        if chosen and not kept and self.request.floor is not None and not self.below:
+        reference, chosen = self.reference(), self.walk.chosen or self.walk.found
+        if chosen == REFERENCE:
+            kept = kept or "nothing below the price is better"
+        elif chosen and not kept and self.request.floor is not None and not self.below:
             kept = _no_saving(tried[chosen], reference)
-        status: Status = "shown" if chosen and not kept else "kept"
-        if status == "kept" and not kept and (chosen := self.walk.found):
-            status = "found"
+        found: Status = "shown" if self.walk.chosen else "found"
+        status = found if chosen and not kept else "kept"
         best = tried[chosen] if chosen and status != "kept" else None
         shown = best if status == "shown" else None
         result = Tuning(
@@ -319,6 +320,8 @@ class Chooser(ABC):
         """The candidates in the order of trial, then those that were not tried, and why."""
         results, of = self.walk.results, self.candidates
         for name, shown in results.items():
+            if name == REFERENCE:
+                continue
             spent = (self.taken(name) if shown.units else None) or Spent()
             yield Tried(name, of[name].changes, cost=self.cost(name), spent=spent, **asdict(shown))
         for name in of:
@@ -363,7 +366,8 @@ class Chooser(ABC):
             )
             return f"{shown.name}{less} is shown to have at least F1 {self.request.floor:g}"
         if best is not None:
-            return f"{best.name} looks good enough (F1 {best.f1:.3f}), which is not shown: the reference stays"
+            good = "good enough" if self.request.floor else "best below the price"
+            return f"{best.name} looks {good} (F1 {best.f1:.3f}), which is not shown: the reference stays"
         return "the search was stopped" if stopped else "no candidate is shown to be good enough"
 
     def _of_choice(self, best: Tried, reference: Tried) -> dict[str, Any]:
@@ -409,6 +413,14 @@ class Chooser(ABC):
         )
 
 
+def ends(error: SemgraphError) -> bool:
+    """Whether an error ends the search: a limit, or a service that does not answer; not what one
+    candidate lacks.
+    """
+    ended = isinstance(error, (BudgetReached, UnavailableError))
+    return ended and not isinstance(error, ModelLacks)
+
+
 def _saving(best: Tried, reference: Tried) -> float | None:
     """The share of the cost that a candidate saves, as measured."""
     return None if best.cost is None or not reference.cost else 1 - best.cost / reference.cost
@@ -419,7 +431,7 @@ def _no_saving(best: Tried, reference: Tried) -> str:
     saved = _saving(best, reference)
     if saved is None or saved >= LEAST:
         return ""
-    return f"{best.name} is shown, and saves only {percent(max(saved, 0))}"
+    return f"{best.name} saves only {percent(max(saved, 0))}"
 
 
 def percent(share: float) -> str:

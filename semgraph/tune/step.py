@@ -21,15 +21,16 @@ from semgraph.llm.base import Limits
 from semgraph.llm.stack import bound
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.semantic import SemJoin
+from semgraph.logical.semantic import SemAgg, SemJoin
 from semgraph.semantic.library import Library
-from semgraph.tune.candidates import of_step
+from semgraph.tune.candidates import Candidate, of_step
 from semgraph.tune.search import (
     ANSWERS,
     LEAST,
     Chooser,
     NothingToChoose,
     TuneRequest,
+    ends,
     percent,
     rounded_down,
 )
@@ -111,7 +112,9 @@ class StepTuning(Chooser):
         await self.prepare()
         if self.trials.truth is not None:
             self.walk.error = self.request.error * (1 - _DEARER)
-            self._able(self.cheaper(list(self.candidates)), self.walk.error)  # before anything is spent
+            self._able(
+                self.cheaper(list(self.candidates)), self.walk.error
+            )  # before anything is spent
         self.record.begin()
         await self.pilot()
         await self._against_truth()
@@ -163,11 +166,13 @@ class StepTuning(Chooser):
         return self.trials.expected(name, family)
 
     def cheaper(self, names: Sequence[str]) -> list[str]:
-        """The candidates that cost clearly less than the reference, or an unknown amount."""
+        """The candidates that cost clearly less than the reference, or than the price, or an unknown
+        amount.
+        """
         reference, costs = self.cost(REFERENCE), {name: self.cost(name) for name in names}
         if reference is None:
             return list(names)
-        most = reference * (1 - LEAST)
+        most = self.request.per_1000 or reference * (1 - LEAST)
         costs = {name: cost for name, cost in costs.items() if name not in self.refused}
         return [name for name, cost in costs.items() if cost is None or cost < most]
 
@@ -178,9 +183,7 @@ class StepTuning(Chooser):
             numbers = [unit[0] for unit in trials.units[: self.sampled]]
             wanted = truth.wanted(trials.arms.frozen.rows.take(pa.array(numbers, pa.int64())))
             return float(sum(own.total() for own in wanted.values()))
-        pilot = self.known[REFERENCE]
-        counts = trials.counted(REFERENCE, pilot, pilot)
-        return sum(true for _, _, true in counts) / len(pilot.checked) * self.sampled
+        return trials.true_answers(self.known[REFERENCE]) * self.sampled
 
     def _able(self, names: Sequence[str], error: float) -> list[str]:
         """The candidates that the checked rows can show to have the floor, if their tests share an error.
@@ -219,7 +222,8 @@ class StepTuning(Chooser):
             return able if len(able) == len(names) else self._able(able, error)  # of other tests
         least = min(rows.values(), default=0)
         if not least:
-            hint = "give rows of which some have an answer"
+            seen = self.sampled if trials.truth else len(self.known[REFERENCE].numbers)
+            hint = f"give rows of which more have an answer: of {plural(seen, 'row')} none has one"
         elif least > len(trials.units):
             apart = f", or {option('units', 'row')}" * (min(map(trials.rows_of_unit, names)) > 1)
             hint = f"about {least:,} rows would do, and the input has {len(trials.units):,}{apart}"
@@ -232,6 +236,9 @@ class StepTuning(Chooser):
         candidates cost whose requests depend on answers.
         """
         await self._observe(REFERENCE, REFERENCE)
+        trials = self.trials
+        if trials.truth is None and trials.measure.bernoulli and not self._true_answers():
+            await self._reference(min(max(_TWICE, self.sampled // 10), trials.most(REFERENCE)))
         families: dict[str, list[str]] = {}
         for name in self.cheaper(list(self.candidates)):
             families.setdefault(self.candidates[name].family, []).append(name)
@@ -265,7 +272,13 @@ class StepTuning(Chooser):
         names = [name for name in self.candidates if name not in self.refused]
         costs = {name: self.cost(name) or 0.0 for name in names}
         if limit is not None:
-            names = [name for name in names if costs[name] <= limit]
+            if (reference or 0.0) <= limit:
+                if self.trials.truth is None:
+                    raise NothingToChoose(
+                        "the reference costs less, and nothing agrees more with its answers"
+                    )
+                names, costs[REFERENCE] = [REFERENCE, *names], reference or 0.0
+            names, self.walk.price = [name for name in names if costs[name] <= limit], limit
             if not names:
                 raise NothingToChoose(f"no candidate costs at most {dollars(limit)} for 1,000 rows")
         else:
@@ -276,7 +289,8 @@ class StepTuning(Chooser):
         return self._as_entries(names)
 
     def _as_entries(self, names: Sequence[str]) -> list[Entry]:
-        each = ((name, self.candidates[name]) for name in names)
+        same = Candidate(REFERENCE, family=REFERENCE)
+        each = ((name, self.candidates.get(name, same)) for name in names)
         return [
             Entry(name, self.cost(name) or 0.0, self.trials.most(name), of.family, of.risk)
             for name, of in each
@@ -341,6 +355,7 @@ class StepTuning(Chooser):
     def follow(self, pilot: StepTuning) -> None:
         """Take what a pilot over other rows has observed."""
         self.trials.seen, self.trials.measured = pilot.trials.seen, pilot.trials.measured
+        self.refused |= pilot.refused
 
     def ends(self) -> tuple[float, float]:
         """The cost of 1,000 rows by the reference, and by the cheapest candidate."""
@@ -358,7 +373,13 @@ class StepTuning(Chooser):
         for each in sorted(self.cheaper(list(self.candidates)), key=lambda n: self.cost(n) or 0.0):
             if (self.cost(each) or 0.0) >= least:
                 break
-            own = await self._answers(each, self.sampled)
+            try:
+                own = await self._answers(each, self.sampled)
+            except SemgraphError as error:
+                if ends(error):
+                    raise
+                self._lose(each, str(error))
+                continue
             units = self.trials.counted(each, own, reference)
             loss = Loss(
                 name, each, self.trials.of_thousand(own), self.walk.measure.f1(units), len(units)
@@ -394,18 +415,25 @@ class StepTuning(Chooser):
     def promised(self, best: Tried) -> tuple[str, Sequence[str]]:
         """What the test of a candidate promises, and what it assumes."""
         trials, against = self.trials, "the truth" if self.trials.truth else ANSWERS
+        number, over, assumed = trials.arms.frozen.rows.num_rows, "rows like the input", list[str]()
+        if not isinstance(self.node, SemAgg) and self.all < number:
+            over = "different questions like those of the rows"
+            assumed.append(
+                f"Rows with equal questions count once, also in costs: {number:,} rows ask {self.all:,} questions. "
+                "If those that many rows ask are answered worse, the F1 of all rows is lower."
+            )
         each = " of separate calls" if trials.unit == "call" else ""
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these "
             f"{best.units:,} rows{each}: F1 of {self.node.step} against {against} is at least {rounded_down(best.at_least)} "
-            "over rows like the input they were drawn from, with this model, these prompts and this implementation."
+            f"over {over} they were drawn from, with this model, these prompts and this implementation."
         )
         if trials.unit == "call":
-            return promise, ()
+            return promise, assumed
         seen = trials.clusters(best.name, self.known[best.name], self.known.get(REFERENCE))
         observed = f"; observed: {seen}" if seen else ""
         what = "pairs of one row or call" if isinstance(self.node, SemJoin) else "rows of one call"
-        return promise, (f"It assumes that {what} fail independently{observed}.",)
+        return promise, (*assumed, f"It assumes that {what} fail independently{observed}.")
 
     async def compared(self, name: str) -> Comparison | None:
         """The reference and a candidate over the rows that both have answered."""

@@ -236,6 +236,11 @@ class StepTrials:
         counts = self._by_number(name, own, reference, checked)
         return [count for number in checked for count in counts.get(number) or [(0, 0, 0)]]
 
+    def true_answers(self, reference: StepTrial) -> float:
+        """The true answers of a row, on average, by all answers of the reference."""
+        counts = self._by_reference(REFERENCE, reference, reference, reference.numbers)
+        return sum(c[2] for own in counts.values() for c in own) / max(len(reference.numbers), 1)
+
     def _by_number(
         self, name: str, own: StepTrial, reference: StepTrial | None, checked: Sequence[int]
     ) -> Mapping[int, Sequence[Counts]]:
@@ -383,7 +388,8 @@ def drawn(
         key = row[plan.windows.partition] if plan.windows else plain(row)
         units.setdefault(canonical_json(key), []).append(number)
 
-    return name, [tuple(units[key]) for key in in_order(units, seed)]
+    found = (units[key] for key in in_order(units, seed))
+    return name, [tuple(own) if plan.windows else (own[0],) for own in found]
 
 
 def in_order(keys: Iterable[str], seed: int) -> list[str]:

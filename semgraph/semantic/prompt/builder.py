@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import pyarrow as pa
 
-from semgraph.errors import EngineError, ModelUnavailable, RowError
+from semgraph.errors import EngineError, ModelLacks, RowError
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, object_schema, python_values
 from semgraph.llm.base import Limits, Message, Reply, Request
@@ -518,12 +518,12 @@ class PromptBuilder(ABC):
         """Read a one-word reply.
 
         Raises:
-            ModelUnavailable: Log-probabilities are needed, and the endpoint returns none.
+            ModelLacks: Log-probabilities are needed, and the endpoint returns none.
         """
         if self.needs_logprobs and not getattr(reply, "logprobs", ()):
             refused = isinstance(reply, RowError) and "logprob" in str(reply).lower()
             if refused or not isinstance(reply, RowError):
-                raise ModelUnavailable(self.ctx.without_logprobs())
+                raise ModelLacks(self.ctx.without_logprobs())
         return self.accept_single(
             work,
             reply,
