@@ -71,6 +71,7 @@ class PlanTuning(Chooser):
         self.costs: dict[str, float] = {}  # of 1,000 rows, before the walk
         self.changes: dict[str, Mapping[str, str]] = {}  # of candidates of steps
         self.keeps: dict[str, float] = {}  # the share of rows that a filter keeps
+        self.parts: list[StepTuning] = []
         self.losses: tuple[Loss, ...] = ()
         self.solutions: dict[str, Solution] = {}  # the plans made of steps
         self.order = ""  # the candidate that changes nothing but the order of filters
@@ -98,6 +99,7 @@ class PlanTuning(Chooser):
         await self._pilot()
         reference, most = self.costs[REFERENCE], self.costs[REFERENCE] * (1 - LEAST)
         most = self.request.per_1000 or most
+        self.require_dearer()
         cheaper = [name for name in self.candidates if self.costs.get(name, most) < most]
         least = min((self.costs[name] for name in cheaper), default=reference)
         if not self.request.steps or not cheaper:
@@ -228,8 +230,7 @@ class PlanTuning(Chooser):
             measured = await self._measured(pilot.node.step, self.first, pilot)
             curves.append(await measured.losses())
             self._note(measured)
-            self.extra += pilot.spent + measured.spent
-        for solution in cheapest(curves, 1 - (self.request.floor or 0.0)):
+        for solution in cheapest(curves, 1 - (self.request.floor or 0.0), self.request.per_1000):
             self._add(solution)
         self.losses = tuple(loss for curve in curves for loss in curve)
         costs = {curve[0].step: curve[0].cost or 0.0 for curve in curves}
@@ -297,6 +298,7 @@ class PlanTuning(Chooser):
         try:
             request = replace(self.request, steps=(step,), unit="row")
             tuning = StepTuning(request, self.record, self.opened)
+            self.parts.append(tuning)
             await tuning.prepare()
             if pilot is None:
                 await tuning.pilot()
@@ -311,6 +313,11 @@ class PlanTuning(Chooser):
     def taken(self, name: str) -> Spent | None:
         """The cost of the last trial of a plan."""
         return self.known[name][0].trial.cold if name in self.known else None
+
+    @property
+    def spent(self) -> Spent:
+        """What the search cost by itself, with the steps."""
+        return sum((part.spent for part in self.parts), super().spent)
 
     def facts(self) -> dict[str, Any]:
         """What was checked."""
@@ -383,10 +390,13 @@ def paired(units: Sequence[Counts]) -> list[Counts]:
     return [*rest, *pairs, *[own if wrong > missing else true] * abs(wrong - missing)]
 
 
-def cheapest(curves: Sequence[Sequence[Loss]], allowed: float) -> list[Solution]:
+def cheapest(
+    curves: Sequence[Sequence[Loss]], allowed: float, price: float | None = None
+) -> list[Solution]:
     """The cheapest choices of one candidate for each step whose losses add up to at most `allowed`, each
-    of which loses less than those before it: a knapsack of several choices. Losses of steps add up (the
-    median error of that sum was 0.000 over 384 runs), their agreements do not multiply.
+    of which loses less than those before it; below a price those that lose least: a knapsack of several
+    choices. Losses of steps add up (the median error of that sum was 0.000 over 384 runs), their agreements
+    do not multiply.
 
     >>> one = [Loss("a", "reference", 9.0, 1.0, 50), Loss("a", "a=packed", 2.0, 0.97, 50)]
     >>> two = [Loss("b", "reference", 9.0, 1.0, 50), Loss("b", "b=packed", 1.0, 0.97, 50)]
@@ -404,5 +414,7 @@ def cheapest(curves: Sequence[Sequence[Loss]], allowed: float) -> list[Solution]
         for cost, loss, made in sorted(grown, key=lambda own: own[:2]):
             if loss <= least and (not front or loss < front[-1][1]):
                 front.append((cost, loss, made))
-    found = [made for _, _, made in front if any(each.name != REFERENCE for each in made)]
-    return found[:_SOLUTIONS]
+    most = math.inf if price is None else price
+    changed = [f for f in front if any(each.name != REFERENCE for each in f[2])]
+    found = [made for cost, _, made in changed if cost <= most]
+    return found[:_SOLUTIONS] if price is None else found[-_SOLUTIONS:]

@@ -223,6 +223,21 @@ class Chooser(ABC):
         if gain < LEAST and ends:
             raise NothingToChoose(f"{most} to gain")
 
+    def require_dearer(self) -> None:
+        """Keep a reference that costs less than the price, if its answers stand for the truth. Raises
+        NothingToChoose.
+        """
+        price, cost = self.request.per_1000, self.cost(REFERENCE)
+        if price is not None and cost is not None and cost <= price and self.against == ANSWERS:
+            raise NothingToChoose(
+                "the reference costs less than the price, and nothing agrees more"
+            )
+
+    @property
+    def against(self) -> str:
+        """What answers are compared with."""
+        return ANSWERS if self.request.compared.truth is None else "the truth"
+
     def admit(self, cost: float, gain: float) -> None:
         """Refuse a search that would pass a limit, or cost more than it can save.
 
@@ -343,10 +358,9 @@ class Chooser(ABC):
     def _facts(self) -> dict[str, Any]:
         """What is known of the draw and the search."""
         request = self.request
-        against = "the truth" if request.compared.truth is not None else ANSWERS
         return {
             "floor": request.floor, "per_1000": request.per_1000, "confidence": request.confidence,
-            "measure": f"F1 against {against}", "sampled": (self.sampled, self.all), "rule": self.walk.rule,
+            "measure": f"F1 against {self.against}", "sampled": (self.sampled, self.all), "rule": self.walk.rule,
             "before": tuple(self.before), "agrees": self.agrees, "priced": self.prices.known,
             "prices": self.prices.of, "spent": self.spent, "seconds": time.perf_counter() - self.began,
             **self.facts(),

@@ -25,7 +25,6 @@ from semgraph.logical.semantic import SemAgg, SemJoin
 from semgraph.semantic.library import Library
 from semgraph.tune.candidates import Candidate, of_step
 from semgraph.tune.search import (
-    ANSWERS,
     LEAST,
     Chooser,
     NothingToChoose,
@@ -120,10 +119,12 @@ class StepTuning(Chooser):
         await self._against_truth()
         self.walk.entries, self.walk.units = self._entries(), self.sampled
         if self.walk.entries:
-            cheapest = min(self.walk.entries, key=lambda entry: entry.cost)
-            first = 0.0 if self.trials.truth is not None else self.expected(REFERENCE, self.sampled)
-            cost = first + self.expected(cheapest.name, min(self.sampled, cheapest.units))
-            self.admit(cost, (self.cost(REFERENCE) or 0.0) - cheapest.cost)
+            ask = next(self.walk.steps())  # the first trial
+            asked = () if self.trials.truth is not None else (ask.units, _TWICE)
+            cost = sum(self.expected(REFERENCE, units) for units in asked)
+            least = min(entry.cost for entry in self.walk.entries)
+            cost += self.expected(ask.name, ask.units)
+            self.admit(cost, (self.cost(REFERENCE) or 0.0) - least)
         await self._reference_twice()
         await self.walked()
         if self.below and not self.walk.chosen:
@@ -272,12 +273,8 @@ class StepTuning(Chooser):
         names = [name for name in self.candidates if name not in self.refused]
         costs = {name: self.cost(name) or 0.0 for name in names}
         if limit is not None:
-            if (reference or 0.0) <= limit:
-                if self.trials.truth is None:
-                    raise NothingToChoose(
-                        "the reference costs less, and nothing agrees more with its answers"
-                    )
-                names, costs[REFERENCE] = [REFERENCE, *names], reference or 0.0
+            self.require_dearer()
+            names, costs[REFERENCE] = [REFERENCE, *names], reference or 0.0
             names, self.walk.price = [name for name in names if costs[name] <= limit], limit
             if not names:
                 raise NothingToChoose(f"no candidate costs at most {dollars(limit)} for 1,000 rows")
@@ -414,7 +411,7 @@ class StepTuning(Chooser):
 
     def promised(self, best: Tried) -> tuple[str, Sequence[str]]:
         """What the test of a candidate promises, and what it assumes."""
-        trials, against = self.trials, "the truth" if self.trials.truth else ANSWERS
+        trials = self.trials
         number, over, assumed = trials.arms.frozen.rows.num_rows, "rows like the input", list[str]()
         if not isinstance(self.node, SemAgg) and self.all < number:
             over = "different questions like those of the rows"
@@ -425,8 +422,9 @@ class StepTuning(Chooser):
         each = " of separate calls" if trials.unit == "call" else ""
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these "
-            f"{best.units:,} rows{each}: F1 of {self.node.step} against {against} is at least {rounded_down(best.at_least)} "
-            f"over {over} they were drawn from, with this model, these prompts and this implementation."
+            f"{best.units:,} rows{each}: F1 of {self.node.step} against {self.against} is at least "
+            f"{rounded_down(best.at_least)} over {over} they were drawn from, with this model, these prompts and this "
+            "implementation."
         )
         if trials.unit == "call":
             return promise, assumed

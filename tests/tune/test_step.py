@@ -77,9 +77,7 @@ class TestIsNeverChosen:
         """It agrees with the reference on 97 rows of 100."""
         judge.errs = small("leaks")
         rows = notes(200, lambda n: n % 33 == 0)
-        result = await tuned(
-            session, leaking(rows), floor=0.3, models=BOTH, units="row"
-        )
+        result = await tuned(session, leaking(rows), floor=0.3, models=BOTH, units="row")
         assert result.status == "kept"
         of_small = [t for name, t in tried(result).items() if "@ small" in name and t.units]
         assert len(of_small) >= 3
@@ -181,9 +179,7 @@ class TestOneThatRaisesHasFailedAndTheSearchGoesOn:
         assert result.status == "shown"
 
     async def test_but_a_reference_that_raises_ends_it(self, session, judge):
-        judge.fault = lambda body, _: (
-            error(401, "wrong key") if "mini" in body["model"] else None
-        )
+        judge.fault = lambda body, _: error(401, "wrong key") if "mini" in body["model"] else None
         with pytest.raises(ModelUnavailable, match="key"):
             await tuned(session, leaking(notes(100)), floor=0.6, models=BOTH)
 
@@ -192,7 +188,9 @@ class TestEndsBeforeItCosts:
     async def test_where_too_few_true_answers_can_show_the_floor(self, session, server):
         rows = notes(400, lambda n: n < 40)
         plan = leaking(rows, RULES)
-        with pytest.raises(PlanError, match=r"40.*bout \d+ rows would do|check more rows") as failed:
+        with pytest.raises(
+            PlanError, match=r"40.*bout \d+ rows would do|check more rows"
+        ) as failed:
             await tuned(session, plan, floor=0.95, truth=truth_of(rows), units="row",
                         use={"good": "per_row"})  # fmt: skip
         assert server.requests == []
