@@ -91,7 +91,8 @@ def compare(
         from semgraph.render.header import header
 
         values = given.rows(prepared)
-        options.talk(*header(prepared, plan, values, session.settings))
+        every = bool(options.verbose)
+        options.talk(*header(prepared, plan, values, session.settings, every=every))
         job = session.acompare(
             plan, **given.loading, **chosen, step=step, truth=truth, labels=labels, at=at, judge=judge,
             trials=trials, times=times, rows=request.rows, sample=request.sample, seed=request.seed,

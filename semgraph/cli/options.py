@@ -282,10 +282,37 @@ class CommonOptions:
         return {**others, "models": named_values("--model", self.chosen.get("model"))}
 
 
+_STYLES = {  # of parts of lines
+    r"^\s*✓": "green",
+    r"^\s*✗.*": "red",
+    r"^! ": "bold yellow",
+    r"\b[1-9][\d,]* (rows? )?failed\b": "red",
+    r"\$\d[\d.,]*": "cyan",
+    r"^(Next|Resume):": "bold",
+    r"\(run recorded: \w+\)|\(ended[^)]*\)": "dim",
+}
+
+
 def say(console: Console, line: str) -> None:
-    """Print text without markup, wrapping and control characters, all of which data may contain."""
+    """Print text without markup and control characters, which data may contain. In a terminal a line that
+    is too long continues indented, unless it has a command to copy.
+    """
+    from rich.text import Text
+
+    from semgraph.render.tables import folded, hanging
+
     harmless = escaped(redacted(line))
-    console.print(harmless, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    parts = [harmless]
+    if console.is_terminal and len(harmless) > console.width and "semgraph " not in harmless:
+        indent = len(harmless) - len(harmless.lstrip())
+        parts = folded(harmless, console.width)
+        if indent:
+            parts = hanging(harmless, console.width, indent + 2, whole_words=True)
+    for part in parts:
+        text = Text(part)
+        for pattern, style in _STYLES.items():
+            text.highlight_regex(pattern, style)
+        console.print(text, soft_wrap=True)
 
 
 def _console(options: CommonOptions, *, stderr: bool) -> Console:

@@ -77,7 +77,8 @@ def tune(
         from semgraph.render.header import header
 
         values = given.rows(prepared)
-        options.talk(*header(prepared, plan, values, session.settings))
+        every = bool(options.verbose)
+        options.talk(*header(prepared, plan, values, session.settings, every=every))
         job = session.atune(
             plan, **given.loading, floor=0.95 if floor is per_1000 is None else floor, per_1000=per_1000,
             confidence=confidence, sample=sample, seed=request.seed, truth=truth,

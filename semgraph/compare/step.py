@@ -364,9 +364,9 @@ class StepArms:
             self.expected[name] = await estimates.observed(self.basis)
         own = {name: each.implementation for name, each in self.arms.items()}
         self.requests: dict[str, Batches | None] = {}
-        for name, each in list(self.expected.items()):
+        for name, expected in list(self.expected.items()):
             try:
-                self.requests[name] = await each.at_once(own[name])
+                self.requests[name] = await expected.at_once(own[name])
             except SemgraphError as error:
                 if lost is None or name == self.reference:
                     raise
@@ -374,10 +374,7 @@ class StepArms:
                 del self.expected[name]
         step, number = self.node.step, sum(rows.items.num_rows for rows in items)
         self.estimates = [
-            replace(
-                each.of(name, own[name], self.requests[name]),
-                tokens_seen=tokens_seen(of[name], step, number),
-            )
+            each.of(name, own[name], self.requests[name], tokens_seen(of[name], step, number))
             for name, each in self.expected.items()
         ]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -129,6 +130,37 @@ def most_usage(model: LLM | Embedder, payload: Payload) -> Usage:
     return Usage(sum(map(model.count_tokens, payload)))
 
 
+# Likely tokens of a value in an answer, by its format or type in the JSON Schema, and elements of a
+# list, as in the answers that were recorded with the shipped plans.
+_LIKELY = {"date-time": 14, "date": 8, "string": 8, "integer": 2, "number": 3, "boolean": 1}
+_ANY, _ELEMENTS, _NOT_NULL = 20, 1.5, 0.5
+
+
+def likely_tokens(request: Request, answers: float = 1) -> float:
+    """The likely tokens of an answer, by the types of its fields; `max_tokens` is the bound.
+
+    Args:
+        request: The request.
+        answers: The number of answers in it: above 1, its outermost list has as many elements.
+    """
+    if not request.schema:
+        return min(1 if request.words else _ANY, request.max_tokens)
+    schema = json.loads(request.schema)
+    listed = answers > 1 and len(schema.get("properties", {})) == 1
+    return min(_likely(schema, answers if listed else _ELEMENTS), request.max_tokens)
+
+
+def _likely(schema: Mapping[str, Any], elements: float = _ELEMENTS) -> float:
+    if "anyOf" in schema:
+        return _NOT_NULL * _likely(schema["anyOf"][0])
+    if "properties" in schema:  # each name has about four characters a token, and quotes
+        fields = schema["properties"].items()
+        return 2 + sum(3 + len(name) / 8 + _likely(kind, elements) for name, kind in fields)
+    if "items" in schema:
+        return 1 + elements * _likely(schema["items"])
+    return _LIKELY.get(schema.get("format", ""), _LIKELY.get(schema.get("type", ""), _ANY))
+
+
 # The members of a request's body that request log-probabilities: 20 is the maximum of OpenAI and
 # vLLM.
 LOGPROBS = {"logprobs": True, "top_logprobs": 20}
@@ -185,17 +217,11 @@ class Price(Protocol):
 
 @dataclass(frozen=True)
 class FlatPrice:
-    """Fixed prices, in dollars per million tokens.
+    """Fixed prices, in dollars per million tokens."""
 
-    Args:
-        prompt: Price of prompt tokens that were not cached.
-        completion: Price of tokens of the answer.
-        cached: Price of cached prompt tokens; None: as `prompt`.
-    """
-
-    prompt: float
+    prompt: float  # of tokens that were not cached
     completion: float = 0.0
-    cached: float | None = None
+    cached: float | None = None  # None: as `prompt`
 
     @classmethod
     def parse(cls, text: str, least: int = 1) -> FlatPrice:
@@ -223,12 +249,8 @@ class FlatPrice:
     def dollars(self, usage: Usage) -> float:
         """The cost of these tokens, in US dollars."""
         cached = self.prompt if self.cached is None else self.cached
-        total = (
-            (usage.prompt - usage.cached) * self.prompt
-            + usage.cached * cached
-            + usage.completion * self.completion
-        )
-        return total / 1e6
+        prompt = (usage.prompt - usage.cached) * self.prompt + usage.cached * cached
+        return (prompt + usage.completion * self.completion) / 1e6
 
 
 def cost(
@@ -264,11 +286,8 @@ class _ListPrice:
 
 @lru_cache(maxsize=64)
 def price_of(model: str, base_url: str | None = None, service: Service = OPENAI) -> Price | None:
-    """The price of a model at an address; at that of its service, by the service's name.
-
-    Returns:
-        None if no price is known: the list lacks the model or the endpoint. An unknown price is
-        never 0.
+    """The price of a model at an address; at that of its service, by the service's name. None: the
+    list lacks the model or the endpoint. An unknown price is never 0.
     """
     from genai_prices.data_snapshot import get_snapshot
 
@@ -284,9 +303,8 @@ def price_of(model: str, base_url: str | None = None, service: Service = OPENAI)
 
 def _flat(prices: Any) -> FlatPrice | None:
     """The list's entry as fixed prices, if it is that simple: a look-up takes 0.1 ms."""
-    per_token = [
-        getattr(prices, f"{kind}_mtok", None) for kind in ("input", "output", "cache_read")
-    ]
+    kinds = ("input", "output", "cache_read")
+    per_token = [getattr(prices, f"{kind}_mtok", None) for kind in kinds]
     if any(hasattr(price, "tiers") for price in per_token) or isinstance(prices, list):
         return None
     prompt, completion, cached = (None if price is None else float(price) for price in per_token)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from os import sep
@@ -31,14 +32,8 @@ def columns(comparison: Comparison) -> list[Column]:
         *(Column(key, [arm.changes.get(key, NONE) for arm in arms], drop=-1) for key in keys),
         _column("calls", arms, lambda a: f"{a.cold.calls:,}", lambda a: -a.cold.calls),
         _column("tokens in/out", arms, _tokens, lambda a: -(a.cold.tokens_in + a.cold.tokens_out)),
-        _column(
-            "$ cold",
-            arms,
-            lambda a: dollars(a.cold.dollars, exact=True).removeprefix("$"),
-            lambda a: _less(a.cold.dollars),
-            drop=-2,
-        ),
-        _times(arms),
+        *([] if all(arm.cold.dollars is None for arm in arms) else [_dollars(arms)]),
+        replace(_times(arms), drop=2),
         *_qualities(comparison, arms),
     ]
     if any(arm.failed for arm in arms):
@@ -70,6 +65,13 @@ def same_changes(comparison: Comparison) -> dict[str, str]:
     }
 
 
+def _dollars(arms: Sequence[Arm]) -> Column:
+    def text(arm: Arm) -> str:
+        return dollars(arm.cold.dollars, exact=True).removeprefix("$")
+
+    return _column("$ cold", arms, text, lambda arm: _less(arm.cold.dollars), drop=-2)
+
+
 def _times(arms: Sequence[Arm]) -> Column:
     """The time of a trial; if some requests were shared or replayed, the time of its requests."""
     title, seconds = times(arms)
@@ -99,7 +101,7 @@ def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
     found = [
         *(_measure(what, arms, attrgetter(name)) for what, name in first.items()),
         _column(f"{title} [95 %]", arms, interval, score, drop=-2),
-        _column("over trials", arms, lambda a: _between(a.quality.spread), lambda _: None),
+        _column("over trials", arms, lambda a: _between(a.quality.spread), lambda _: None, drop=1),
         *(_measure(what, arms, attrgetter(name)) for what, name in then.items()),
         _column(f"Δ {title.removeprefix(of)} to reference", arms, _difference, lambda _: None),
         *([] if agrees else [same]),

@@ -1,4 +1,4 @@
-"""The first lines of a run: plan, input, model, embedder and store, each with its origin."""
+"""The first lines of a run: plan, input, model, embedder and store; `-v` says where each was set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semgraph.errors import PlanError
 from semgraph.formats import plural, size
@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
 
 _DEFAULTS = RunOptions()
-_NEXT = 3
+_NEXT = 1
+
+
+class HeaderFact(NamedTuple):
+    """What a run uses: a word for it, the text, and where that was set."""
+
+    word: str
+    text: str
+    origin: str = ""
 
 
 def header(
@@ -34,35 +42,52 @@ def header(
     inputs: Mapping[str, LoadedInput],
     settings: Settings,
     requested: RunOptions = _DEFAULTS,
+    *,
+    every: bool = False,
 ) -> Iterator[str]:
-    """The lines for a plan, as `typed` by the user. Without inputs the run has those of the resumed
-    run, or the plan's example.
+    """Two lines for a plan, as `typed` by the user: what runs, and with what. With `every` a line for each
+    fact, with its origin. Without inputs the run has those of the resumed run, or the plan's example.
     """
+    rows, means = list(_inputs(plan, inputs, requested)), list(_means(plan, settings, requested))
+    if every:
+        for word, text, origin in (
+            HeaderFact("plan", f"{plan.name} ({_where(typed)})"),
+            *rows,
+            *means,
+        ):
+            yield f"{word:<6} {text}" + (f"   ({origin})" if origin else "")
+        return
+    yield " · ".join((plan.name, *(each.text for each in rows)))
+    named = (each.text if each.word == "model" else f"{each.word} {each.text}" for each in means)
+    yield " · ".join(named)
+
+
+def _means(plan: LogicalPlan, settings: Settings, requested: RunOptions) -> Iterator[HeaderFact]:
+    """The models and the store."""
     needs = plan.needs
-    yield f"plan   {plan.name} ({_where(typed)})"
-    yield from _inputs(plan, inputs, requested)
     for role in dict.fromkeys(map(settings.role, needs.roles)):
         model = settings.bound(role)
-        name = "model " if role == "default" or model.origin == "use" else f"{role:<6}"
-        yield f"{name} {described(model.value, plan, settings)}   ({model.origin})"
+        name = "model" if role == "default" or model.origin == "use" else role
+        yield HeaderFact(name, described(model.value, plan, settings), model.origin)
     if not needs.roles:
-        yield "model  none: this plan calls no language model"
+        yield HeaderFact("model", "no language model")
     if needs.embeds:
-        yield f"embed  {described(settings.embedder, plan, settings)}   ({settings['models.embed'].origin})"
+        origin = settings["models.embed"].origin
+        yield HeaderFact("embed", described(settings.embedder, plan, settings), origin)
     if needs.stores or plan.writes:
-        yield f"store  {store(settings)}   ({settings['store'].origin})"
+        yield HeaderFact("store", store(settings), settings["store"].origin)
     if plan.writes and not requested.writes:
-        yield "write  nothing" + (
-            f", and stop after step {requested.until}" if requested.until else ""
-        )
+        stop = f", and stop after step {requested.until}" if requested.until else ""
+        yield HeaderFact("write", f"nothing{stop}")
 
 
 def _inputs(
     plan: LogicalPlan, inputs: Mapping[str, LoadedInput], requested: RunOptions
-) -> Iterator[str]:
+) -> Iterator[HeaderFact]:
     for each in inputs.values():
         if isinstance(each.rows, str):
-            yield f"input  {each.source}: all {_partition(plan).removesuffix('_id')}s"
+            every = f"all {_partition(plan).removesuffix('_id')}s"
+            yield HeaderFact("input", f"{each.source}: {every}")
             continue
         values = (
             each.rows.column(_partition(plan)).to_pylist()
@@ -70,14 +95,15 @@ def _inputs(
             else []
         )
         counted = f"{plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, values)}"
-        yield f"input  {each.source}: {counted}{_first(plan, each.name, requested)}"
+        yield HeaderFact("input", f"{each.source}: {counted}{_first(plan, each.name, requested)}")
     if not inputs and requested.resume is not None:
-        yield f"input  that of run {requested.resume}"
+        yield HeaderFact("input", f"that of run {requested.resume}")
     elif not inputs:
         for name, rows in _example(plan).items():
             values = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
             counted = f"{plural(len(rows), 'row')} of {name}{_of(plan, values)}"
-            yield f"input  the plan's example: {counted}{_first(plan, name, requested)}"
+            first = _first(plan, name, requested)
+            yield HeaderFact("input", f"the plan's example: {counted}{first}")
 
 
 def _first(plan: LogicalPlan, name: str, requested: RunOptions) -> str:
@@ -117,7 +143,7 @@ def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[str, str]:
-    """A few plans with examples that build on this plan: the command arguments, and a description.
+    """Plans with examples that build on this plan: the command arguments, and a description.
     After a run over the user's rows, these plans need such rows, too: their examples would write
     other ones.
     """

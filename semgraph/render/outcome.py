@@ -24,6 +24,7 @@ from semgraph.formats import (
     plain_line,
     plural,
     short,
+    shortened,
     stopped,
 )
 from semgraph.logical.plan import LogicalPlan
@@ -37,6 +38,7 @@ from semgraph.stores.registry import lasts
 _PICTURES = 5
 _DRAWN = 20_000  # maximum rows of a record that are read for drawing
 _FAILURES = 5
+_BRIEF = 50  # letters of a plan's description
 _YARDSTICK = "gpt-4.1-mini"
 _PROSE = "is not one JSON document"
 
@@ -354,17 +356,14 @@ def _relative(path: Path) -> Path:
 
 
 def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> Iterator[str]:
-    """Suggestions: the provenance of the first edge; plans with examples that build on this one."""
-    if result.meter.total().calls_issued and result.record:
-        edges = (
-            [edge for picture in drawing(result, plan) for edge in picture.edges.values()]
-            if plan.writes
-            else []
-        )
-        if edges:
-            yield f"Models make mistakes. To see the prompts: semgraph why {result.run} {edges[0].name}"
+    """Suggestions: plans with examples that build on this one, the prompts behind the first edge, a page."""
     for name, doc in following.items():
-        yield f"Next: semgraph run {name}" + (f"   ({doc})" if doc else "")
+        yield f"Next: semgraph run {name}" + (f"   ({shortened(doc, _BRIEF)})" if doc else "")
+    if result.meter.total().calls_issued and result.record and plan.writes:
+        edges = [edge for picture in drawing(result, plan) for edge in picture.edges.values()]
+        if edges:
+            yield f"Next: semgraph why {result.run} {edges[0].name}   (the prompts; models make mistakes)"
+            yield f"Next: semgraph report {result.run} -o report.html   (the graph and all prompts as a page)"
     if result.record:
         yield f"(run recorded: {result.run})"
 

@@ -52,12 +52,23 @@ def described(file: PlanFile) -> dict[str, Any]:
 
 
 def described_list(files: Sequence[PlanFile]) -> list[dict[str, Any]]:
-    """Plans as plain data, each with its callers; plans without callers come first. Raises
-    PlanError.
+    """Plans as plain data, each with its callers; plans without callers come first. A plan with errors
+    has the first one as `error`.
     """
     plans, parts, called = grouped(files)
+
+    def data(file: PlanFile) -> dict[str, Any]:
+        try:
+            return described(file)
+        except PlanError as error:
+            return {
+                "file": str(file.path),
+                "shipped": file.shipped,
+                "error": str(error.problems[0]),
+            }
+
     return [
-        {"name": file.name} | described(file) | {"called_by": list(called.get(file.name, ()))}
+        {"name": file.name} | data(file) | {"called_by": list(called.get(file.name, ()))}
         for file in (*plans, *parts)
     ]
 

@@ -80,14 +80,15 @@ def _extras(settings: Settings) -> Iterator[Fact]:
     specs = [*map(settings.model, settings.roles), settings.embedder]
     needed = {PROVIDERS[spec.provider].extra for spec in specs}
     needed.add(store_spec(settings.store).extra)
-    for extra, purpose in PURPOSES.items():
-        packages = missing(extra)
-        if not packages:
-            yield Fact(GOOD, "extra", f"{extra}: installed")
-        else:
-            sign = BAD if extra in needed else NOTE
-            remedy = f"For {purpose}: {install(extra)}"
-            yield Fact(sign, "extra", f"{extra}: not installed ({', '.join(packages)})", remedy)
+    lacking = {extra: packages for extra in PURPOSES if (packages := missing(extra))}
+    here = [extra for extra in PURPOSES if extra not in lacking]
+    yield Fact(GOOD, "extras", f"installed: {', '.join(here) or 'none'}")
+    for extra in (extra for extra in lacking if extra in needed):
+        what = f"{extra}: not installed ({', '.join(lacking[extra])})"
+        yield Fact(BAD, "extra", what, f"For {PURPOSES[extra]}: {install(extra)}")
+    if others := [extra for extra in lacking if extra not in needed]:
+        what = f"not installed, and not needed here: {', '.join(others)}"
+        yield Fact(GOOD, "extras", f'{what} (pip install "semgraph[NAME]")')
 
 
 def _models(settings: Settings, untried: str) -> Iterator[Fact]:

@@ -21,7 +21,7 @@ from semgraph.llm.base import Limits
 from semgraph.llm.stack import bound
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.semantic import SemAgg, SemJoin
+from semgraph.logical.semantic import SemJoin
 from semgraph.semantic.library import Library
 from semgraph.tune.candidates import Candidate, of_step
 from semgraph.tune.search import (
@@ -148,9 +148,9 @@ class StepTuning(Chooser):
     async def prepare(self) -> None:
         """Compute and draw the rows."""
         await self.trials.prepare()
-        self.extra += self.trials.arms.frozen.before
         for name, error in self.trials.lost.items():
             self._lose(name, error)
+        self.extra += self.trials.arms.frozen.before
         self.all = len(self.trials.units)
         self.sampled = min(self.request.sample, self.all)
 
@@ -412,13 +412,10 @@ class StepTuning(Chooser):
     def promised(self, best: Tried) -> tuple[str, Sequence[str]]:
         """What the test of a candidate promises, and what it assumes."""
         trials = self.trials
-        number, over, assumed = trials.arms.frozen.rows.num_rows, "rows like the input", list[str]()
-        if not isinstance(self.node, SemAgg) and self.all < number:
+        rows, asked, over, assumed = trials.all, self.all, "rows like the input", list[str]()
+        if rows > asked:
             over = "different questions like those of the rows"
-            assumed.append(
-                f"Rows with equal questions count once, also in costs: {number:,} rows ask {self.all:,} questions. "
-                "If those that many rows ask are answered worse, the F1 of all rows is lower."
-            )
+            assumed = [f"Rows that ask the same count once: {rows:,} rows ask {asked:,} questions."]
         each = " of separate calls" if trials.unit == "call" else ""
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these "

@@ -110,6 +110,8 @@ class StepTrials:
         """Compute the rows of the step, draw them, and count the requests of all candidates."""
         await self.arms.freeze()
         self.units = list(self._drawn())
+        grouped = isinstance(self.node, SemAgg)
+        self.all = len(self.units) if grouped else self.arms.frozen.rows.num_rows
         some = [number for unit in self.units[:_ESTIMATED] for number in unit]
         self.estimated = len(some)
         await self.arms.estimate(self.arms.frozen.only(some), self.lost)

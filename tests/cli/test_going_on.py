@@ -38,7 +38,7 @@ def test_a_resumed_run_has_the_models_and_the_store_of_the_first_and_says_so(
     model = project.env.pop("SEMGRAPH_LLM")
     project.env["OPENAI_API_KEY"] = "none"  # a key would have to be sent to the address of a record
     name = stopped(project, "--llm", model, "--store", "sqlite:other.db")
-    ended = project("run", "people", "--resume", name)
+    ended = project("run", "people", "--resume", name, "-v")
     assert ended.code == 0, ended.err
     assert serving.calls == 3
     assert f"model  {model}   (from run {name})" in ended.err
@@ -68,7 +68,7 @@ def test_what_a_run_in_memory_wrote_is_not_called_safe(project: Project) -> None
 
 def test_what_is_given_anew_stands(project: Project) -> None:
     name = stopped(project, "--store", "sqlite:other.db")
-    ended = project("run", "people", "--resume", name, "--store", "sqlite:third.db")
+    ended = project("run", "people", "--resume", name, "--store", "sqlite:third.db", "-v")
     assert ended.code == 0, ended.err
     assert "third.db (new, SQLite)   (option)" in ended.err
 
@@ -76,7 +76,7 @@ def test_what_is_given_anew_stands(project: Project) -> None:
 def test_a_run_that_wrote_nothing_writes_nothing_when_it_goes_on(project: Project) -> None:
     name = stopped(project, "--no-write")
     ended = project("run", "people", "--resume", name)
-    assert "write  nothing" in ended.err
+    assert " · write nothing" in ended.err
     assert "written: nothing" in ended.out
 
 
@@ -108,7 +108,7 @@ def test_the_next_plan_is_named_with_the_store_that_has_the_graph(project: Proje
         ["--no-write", "--reprocess"],
         ["--until", "told", "--reprocess"],
     ):
-        assert "Next:" not in project("run", "people", *options).err
+        assert "Next: semgraph run" not in project("run", "people", *options).err
 
 
 def test_a_plan_that_only_reads_does_not_make_the_store_that_it_misses(project: Project) -> None:
@@ -143,7 +143,7 @@ def test_the_first_lines_say_that_only_some_rows_are_taken_and_the_last_which_we
 ) -> None:
     ended = project("run", "people", "--rows", "1")
     assert (
-        'input  the plan\'s example: 3 rows of notes of group "demo"; only the first 1 (--rows)'
+        'people · the plan\'s example: 3 rows of notes of group "demo"; only the first 1 (--rows)'
         in ended.err
     )
     later = project("run", "people")

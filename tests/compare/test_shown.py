@@ -113,7 +113,9 @@ def test_columns_fall_away_from_the_right_and_a_line_says_so() -> None:
     found = [line.plain for line in shown(made(), 80)]
     assert all(len(line) <= 80 for line in found[:4])
     assert found[4].startswith("… ")
-    assert "same rows" in " ".join(found[4:6])
+    assert "model time, 3 trials, over trials" in found[4]
+    assert "F1 [95 %]" in found[0]
+    assert "$ cold" in found[0]
 
 
 def test_what_stands_below() -> None:

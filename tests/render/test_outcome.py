@@ -212,8 +212,9 @@ def test_what_to_do_next(plan: LogicalPlan, tmp_path: Path) -> None:
     found = result(record=tmp_path)
     found.tables = {**found.tables, "ties": ties}
     assert list(hints(found, plan, {"find": "People by name"})) == [
-        "Models make mistakes. To see the prompts: semgraph why 7f3a LIKES",
         "Next: semgraph run find   (People by name)",
+        "Next: semgraph why 7f3a LIKES   (the prompts; models make mistakes)",
+        "Next: semgraph report 7f3a -o report.html   (the graph and all prompts as a page)",
         "(run recorded: 7f3a)",
     ]
     assert list(hints(result(), plan, {})) == []

@@ -224,7 +224,7 @@ class TestEndsBeforeItCosts:
     async def test_where_a_user_says_no(self, session, server):
         rows, lines = notes(400), []
         options = {"floor": 0.8, "models": BOTH, "truth": truth_of(rows)}
-        result = await tuned(session, leaking(rows), ask=lambda own: lines.append(own), **options)
+        result = await tuned(session, leaking(rows), ask=lines.append, **options)
         assert (result.status, result.reason) == ("kept", "the search was not begun")
         assert [line.split(":")[0] for line in lines[0]] == ["power", "gain", "search"]
 
@@ -251,3 +251,25 @@ async def test_a_family_whose_quality_does_not_fall_with_risk_keeps_the_floor(se
     chosen = result.best
     assert chosen.name not in {"good=packed(rows=2)", "good=packed(rows=5)"}
     assert chosen.at_least >= 0.8
+
+
+async def test_what_decides_by_the_other_rows_is_not_tried_on_a_sample(session, server):
+    """A cascade asks the model about each of a few rows, and about a share of many."""
+    rows = notes(400)
+    options = {"floor": 0.8, "truth": truth_of(rows), "use": {"good": "per_row"}}
+    result = await tuned(session, leaking(rows, RULES), **options)
+    cascade = [each for each in result.tried if "cascade" in each.name]
+    assert cascade
+    assert {each.verdict for each in cascade} == {"refused"}
+    assert "it learns from all rows" in cascade[0].why
+
+
+async def test_rows_that_ask_the_same_count_once_which_is_said(session, judge):
+    """The text of half of the rows is answered wrongly: one question of many."""
+    judge.errs = small("Pipe 0 ")
+    rows = notes(200)
+    rows += [{**rows[0], "id": number} for number in range(200, 400)]
+    options = {"floor": 0.8, "truth": truth_of(rows), "models": BOTH, "units": "row"}
+    result = await tuned(session, leaking(rows), **options)
+    assert result.status == "shown"
+    assert "Rows that ask the same count once: 400 rows ask 200 questions." in result.caveats
