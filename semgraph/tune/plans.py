@@ -162,10 +162,8 @@ class PlanTuning(Chooser):
                 continue
             try:
                 attempt = await self._attempt(name, rows)
-            except BudgetReached:
-                raise
             except SemgraphError as error:
-                if name == REFERENCE:
+                if name == REFERENCE or isinstance(error, BudgetReached):
                     raise
                 self.walk.results[name] = Shown("failed", str(error))
                 continue
@@ -414,7 +412,6 @@ def cheapest(
         for cost, loss, made in sorted(grown, key=lambda own: own[:2]):
             if loss <= least and (not front or loss < front[-1][1]):
                 front.append((cost, loss, made))
-    most = math.inf if price is None else price
-    changed = [f for f in front if any(each.name != REFERENCE for each in f[2])]
-    found = [made for cost, _, made in changed if cost <= most]
+    changed = (own for own in front if any(each.name != REFERENCE for each in own[2]))
+    found = [made for cost, _, made in changed if price is None or cost <= price]
     return found[:_SOLUTIONS] if price is None else found[-_SOLUTIONS:]

@@ -60,29 +60,15 @@ class TuneRequest:
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range. Raises PlanError."""
-        one = (self.floor is None) == (self.per_1000 is None)
+        floor, price, rows, rest = self.floor, self.per_1000, self.rows, self.confidence
+        one = f"give {option('floor', '0.95')} or {option('per-1000', 'USD')}"
         for name, value, fits, form in (
-            (
-                "floor",
-                self.floor,
-                self.floor is None or 0 < self.floor < 1,
-                "a number between 0 and 1: 0.95",
-            ),
-            (
-                "confidence",
-                self.confidence,
-                0.5 <= self.confidence < 1,
-                "a number from 0.5 to below 1: 0.95",
-            ),
+            ("floor", floor, floor is None or 0 < floor < 1, "a number between 0 and 1: 0.95"),
+            ("confidence", rest, 0.5 <= rest < 1, "a number from 0.5 to below 1: 0.95"),
             ("sample", self.sample, self.sample >= 1, "a number of rows: 400"),
-            ("per_1000", self.per_1000, self.per_1000 is None or self.per_1000 > 0, "dollars"),
-            ("rows", self.rows, self.rows is None or self.rows >= 1, "a number of rows"),
-            (
-                "floor",
-                self.floor,
-                not one,
-                f"give {option('floor', '0.95')} or {option('per-1000', 'USD')}",
-            ),
+            ("per_1000", price, price is None or price > 0, "dollars"),
+            ("rows", rows, rows is None or rows >= 1, "a number of rows"),
+            ("floor", floor, (floor is None) != (price is None), one),
         ):
             if not fits:
                 raise PlanError(f"{name.replace('_', '-')} is {value}", hint=form)
@@ -268,10 +254,8 @@ class Chooser(ABC):
         if budget.max_usd is None or not self.prices.known:
             return
         if budget.spent.usd + cost > budget.max_usd * (1 + 1e-9):
-            would = (
-                f"{what}, about {dollars(cost, exact=True)}, would pass max_usd {budget.max_usd:g}"
-            )
-            raise BudgetReached(f"stopped before {would}")
+            about = f"{what}, about {dollars(cost, exact=True)}"
+            raise BudgetReached(f"stopped before {about}, would pass max_usd {budget.max_usd:g}")
 
     # The walk
 
@@ -373,10 +357,8 @@ class Chooser(ABC):
             return f"{shown.name} has the greatest lower bound of those below the price"
         if shown is not None:
             saved = _saving(shown, reference)
-            less = (
-                f" costs {percent(saved)} less than the reference and"
-                if saved and saved > 0
-                else ""
+            less = f" costs {percent(saved or 0.0)} less than the reference and" * bool(
+                saved and saved > 0
             )
             return f"{shown.name}{less} is shown to have at least F1 {self.request.floor:g}"
         if best is not None:

@@ -119,11 +119,10 @@ class StepTuning(Chooser):
         await self._against_truth()
         self.walk.entries, self.walk.units = self._entries(), self.sampled
         if self.walk.entries:
-            ask = next(self.walk.steps())  # the first trial
+            ask, least = next(self.walk.steps()), min(entry.cost for entry in self.walk.entries)
             asked = () if self.trials.truth is not None else (ask.units, _TWICE)
             cost = sum(self.expected(REFERENCE, units) for units in asked)
-            least = min(entry.cost for entry in self.walk.entries)
-            cost += self.expected(ask.name, ask.units)
+            cost += self.expected(ask.name, ask.units)  # the first trial
             self.admit(cost, (self.cost(REFERENCE) or 0.0) - least)
         await self._reference_twice()
         await self.walked()
@@ -255,10 +254,8 @@ class StepTuning(Chooser):
         try:
             found = await self._answers(name, max(min(PILOT, len(trials.units)) // wide, 1))
             await trials.observed(name, family, found)
-        except BudgetReached:
-            raise
         except SemgraphError as error:
-            if name == REFERENCE:
+            if name == REFERENCE or isinstance(error, BudgetReached):
                 raise
             self._lose(name, str(error))
             self.known.pop(name, None)  # its cost is not known
