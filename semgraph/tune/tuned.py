@@ -195,7 +195,7 @@ class Tuned:
 
     preset: str | None = None
     file: Path | None = None
-    plan: str = ""  # as it was typed
+    plan: str = ""  # its name, or its file if that has another one
     choice: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -207,12 +207,13 @@ class Tuned:
         data = read_file(path).data
         name = str(data.get("plan") if isinstance(data, Mapping) else path.stem)
         beside = [at / f"{name}.{TUNED}.yaml" for at in (folder / "plans", path.parent)]
-        file = _found(name, str(plan), beside if preset == TUNED else [folder / preset])
+        typed = name if Path(plan).stem == name else shown(Path(plan))
+        file = _found(name, typed, beside if preset == TUNED else [folder / preset])
         choice = read(file)
         if choice["plan"] != name:
             what = f"{shown(file)} is a choice for the plan {choice['plan']}, not for {name}"
             raise PlanError(what, hint=f"semgraph tune {plan}")
-        return cls(choice.get("preset"), file, str(plan), choice)
+        return cls(choice.get("preset"), file, typed, choice)
 
     def of(self, key: str) -> Any:
         """What the choice has under a key; empty without."""
