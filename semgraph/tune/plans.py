@@ -6,6 +6,7 @@ them are tested on the other half, which no choice has seen.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -70,6 +71,7 @@ class PlanTuning(Chooser):
         self.costs: dict[str, float] = {}  # of 1,000 rows, before the walk
         self.changes: dict[str, Mapping[str, str]] = {}  # of candidates of steps
         self.keeps: dict[str, float] = {}  # the share of rows that a filter keeps
+        self.parts: list[StepTuning] = []
         self.losses: tuple[Loss, ...] = ()
         self.solutions: dict[str, Solution] = {}  # the plans made of steps
         self.order = ""  # the candidate that changes nothing but the order of filters
@@ -96,6 +98,8 @@ class PlanTuning(Chooser):
             await self._of_steps()
         await self._pilot()
         reference, most = self.costs[REFERENCE], self.costs[REFERENCE] * (1 - LEAST)
+        most = self.request.per_1000 or most
+        self.require_dearer()
         cheaper = [name for name in self.candidates if self.costs.get(name, most) < most]
         least = min((self.costs[name] for name in cheaper), default=reference)
         if not self.request.steps or not cheaper:
@@ -103,7 +107,7 @@ class PlanTuning(Chooser):
         tested = [name for name in cheaper if name != self.order]
         self.before += self._power(len(tested))
         self.walk.entries = [Entry(n, self.costs[n], self.sampled, n) for n in tested]
-        self.walk.units = self.sampled
+        self.walk.units, self.walk.price = self.sampled, self.request.per_1000 or math.inf
         self.admit(
             self.expected(REFERENCE, self.sampled) * (1 + least / reference), reference - least
         )
@@ -158,10 +162,8 @@ class PlanTuning(Chooser):
                 continue
             try:
                 attempt = await self._attempt(name, rows)
-            except BudgetReached:
-                raise
             except SemgraphError as error:
-                if name == REFERENCE:
+                if name == REFERENCE or isinstance(error, BudgetReached):
                     raise
                 self.walk.results[name] = Shown("failed", str(error))
                 continue
@@ -194,8 +196,9 @@ class PlanTuning(Chooser):
             graph = comparable(own.graph, truth) if truth else own.graph
             return [*score_graph(graph, truth or base.graph).tally.values()]
         found = tally(returned_rows(own), returned_rows(base)).values()
-        once = [(hits == has == true, bool(has), bool(true)) for hits, has, true in found]
-        units: list[Counts] = [(int(same), int(has), int(true)) for same, has, true in once]
+        units: list[Counts] = []
+        for hits, has, true in found:  # equal rows come from different ones of the input
+            units += [(1, 1, 1)] * hits + [(0, 1, 0)] * (has - hits) + [(0, 0, 1)] * (true - hits)
         return units if self.walk.measure.exists else paired(units)
 
     def cost(self, name: str) -> float | None:
@@ -225,8 +228,7 @@ class PlanTuning(Chooser):
             measured = await self._measured(pilot.node.step, self.first, pilot)
             curves.append(await measured.losses())
             self._note(measured)
-            self.extra += pilot.spent + measured.spent
-        for solution in cheapest(curves, 1 - (self.request.floor or 0.0)):
+        for solution in cheapest(curves, 1 - (self.request.floor or 0.0), self.request.per_1000):
             self._add(solution)
         self.losses = tuple(loss for curve in curves for loss in curve)
         costs = {curve[0].step: curve[0].cost or 0.0 for curve in curves}
@@ -294,6 +296,7 @@ class PlanTuning(Chooser):
         try:
             request = replace(self.request, steps=(step,), unit="row")
             tuning = StepTuning(request, self.record, self.opened)
+            self.parts.append(tuning)
             await tuning.prepare()
             if pilot is None:
                 await tuning.pilot()
@@ -308,6 +311,11 @@ class PlanTuning(Chooser):
     def taken(self, name: str) -> Spent | None:
         """The cost of the last trial of a plan."""
         return self.known[name][0].trial.cold if name in self.known else None
+
+    @property
+    def spent(self) -> Spent:
+        """What the search cost by itself, with the steps."""
+        return sum((part.spent for part in self.parts), super().spent)
 
     def facts(self) -> dict[str, Any]:
         """What was checked."""
@@ -331,7 +339,7 @@ class PlanTuning(Chooser):
         """What the test of a plan promises, and what it assumes."""
         if best.at_least is None:
             return "The rows are the same, if the model is a function of the row.", ()
-        rows = len(self._rows(self.tested[: self.sampled]))
+        rows = self.known[best.name][1]
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these {rows:,} rows: F1 "
             f"of the returned rows against {ANSWERS} is at least {rounded_down(best.at_least)} over rows like the input they "
@@ -380,10 +388,13 @@ def paired(units: Sequence[Counts]) -> list[Counts]:
     return [*rest, *pairs, *[own if wrong > missing else true] * abs(wrong - missing)]
 
 
-def cheapest(curves: Sequence[Sequence[Loss]], allowed: float) -> list[Solution]:
+def cheapest(
+    curves: Sequence[Sequence[Loss]], allowed: float, price: float | None = None
+) -> list[Solution]:
     """The cheapest choices of one candidate for each step whose losses add up to at most `allowed`, each
-    of which loses less than those before it: a knapsack of several choices. Losses of steps add up (the
-    median error of that sum was 0.000 over 384 runs), their agreements do not multiply.
+    of which loses less than those before it; below a price those that lose least: a knapsack of several
+    choices. Losses of steps add up (the median error of that sum was 0.000 over 384 runs), their agreements
+    do not multiply.
 
     >>> one = [Loss("a", "reference", 9.0, 1.0, 50), Loss("a", "a=packed", 2.0, 0.97, 50)]
     >>> two = [Loss("b", "reference", 9.0, 1.0, 50), Loss("b", "b=packed", 1.0, 0.97, 50)]
@@ -401,5 +412,6 @@ def cheapest(curves: Sequence[Sequence[Loss]], allowed: float) -> list[Solution]
         for cost, loss, made in sorted(grown, key=lambda own: own[:2]):
             if loss <= least and (not front or loss < front[-1][1]):
                 front.append((cost, loss, made))
-    found = [made for _, _, made in front if any(each.name != REFERENCE for each in made)]
-    return found[:_SOLUTIONS]
+    changed = (own for own in front if any(each.name != REFERENCE for each in own[2]))
+    found = [made for cost, _, made in changed if price is None or cost <= price]
+    return found[:_SOLUTIONS] if price is None else found[-_SOLUTIONS:]

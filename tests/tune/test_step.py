@@ -200,10 +200,10 @@ class TestEndsBeforeItCosts:
     async def test_where_it_would_cost_more_than_it_saves(self, session, server):
         rows = notes(400)
         options = {"floor": 0.8, "models": BOTH, "truth": truth_of(rows)}
-        result = await tuned(session, leaking(rows), rows=10, **options)
+        result = await tuned(session, leaking(rows), rows=3, **options)
         assert result.status == "kept"
         assert "and save at most" in result.reason
-        assert "on 10 rows" in result.reason
+        assert "on 3 rows" in result.reason
         assert not any(each.units for each in result.tried)
         pilot = len(server.requests)
         server.requests.clear()
