@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 from typing import Any
 
@@ -157,6 +157,7 @@ class PlanTuning(Chooser):
     async def _pilot(self) -> None:
         """Run each plan over a few rows, which shows what it costs; the plans made of steps are known."""
         rows, scale = self._rows(self.units)[: _FEW if self.base.plan.writes else PILOT], 1.0
+        made: dict[tuple[float, ...], str] = {}
         for name in (REFERENCE, *self.candidates):
             if name in self.costs and name != REFERENCE:
                 continue
@@ -168,6 +169,10 @@ class PlanTuning(Chooser):
                 self.walk.results[name] = Shown("failed", str(error))
                 continue
             self.extra += attempt.trial.cold
+            spent = astuple(attempt.trial.cold)[:3]
+            if (same := made.setdefault(spent, name)) != name:  # another name of the same requests
+                self.refused[name] = f"it sends what {same} sends"
+                continue
             cost = 1000 * self.prices.cost(attempt.trial.cold) / len(rows)
             if name == REFERENCE:  # whose steps may have been measured over more rows
                 scale = self.costs.get(REFERENCE, cost) / cost if cost else 1.0
@@ -228,7 +233,7 @@ class PlanTuning(Chooser):
             measured = await self._measured(pilot.node.step, self.first, pilot)
             curves.append(await measured.losses())
             self._note(measured)
-        for solution in cheapest(curves, 1 - (self.request.floor or 0.0), self.request.per_1000):
+        for solution in cheapest(curves, await self._allowed(), self.request.per_1000):
             self._add(solution)
         self.losses = tuple(loss for curve in curves for loss in curve)
         costs = {curve[0].step: curve[0].cost or 0.0 for curve in curves}
@@ -236,6 +241,20 @@ class PlanTuning(Chooser):
         if order := self._order(costs):
             self.order = f"order={order}"
             self._new(Candidate(self.order, {"order": order}, self.order))
+
+    async def _allowed(self) -> float:
+        """The loss that leaves room for the bound over the expected number of returned rows; of a graph, what
+        the floor allows.
+        """
+        floor, measure = self.request.floor, self.walk.measure
+        if floor is None:
+            return 1.0
+        rows = self._rows(self.units)[:PILOT]
+        tables = (await self._attempt(REFERENCE, rows)).tables.values()
+        each = sum(table.num_rows for table in tables) / len(rows)
+        units = round(each * len(self._rows(self.tested[: self.sampled])))
+        alpha = self.request.error / (2 * (_SOLUTIONS + len(self.candidates)))
+        return measure.room(floor, units, alpha) if measure.bernoulli else 1 - floor
 
     def _note(self, measured: StepTuning) -> None:
         """Keep what the candidates of a step change, and the share of rows that a filter keeps."""

@@ -310,7 +310,8 @@ class StepTuning(Chooser):
         trials, floor = self.trials, self.request.floor
         if trials.truth is None or floor is None:
             return
-        found = await self._reference(min(_TWICE, trials.most(REFERENCE)))
+        few = max(PILOT, self.sampled // 4)  # a small sample shall not be paid for twice
+        found = await self._reference(min(_TWICE, few, trials.most(REFERENCE)))
         units = trials.counted(REFERENCE, found, None)
         most = trials.measure.at_most(units, self.request.error)
         if most < floor:

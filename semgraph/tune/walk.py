@@ -95,6 +95,22 @@ class Measure:
         """
         return math.ceil(math.log(alpha) / math.log(self.share(floor))) if 0 < floor < 1 else 1
 
+    def room(self, floor: float, units: int, alpha: float) -> float:
+        """The loss that so many units may have, as measured, and still show a floor; at least 0.
+
+        >>> round(Measure(exists=True).room(0.9, 200, 0.01), 3)
+        0.061
+        """
+        right: Counts = (1, 1, 1)
+        wrong: Counts = (0, 1, 0) if self.exists else (0, 1, 1)
+        lost = 0.0
+        for errors in range(units):
+            counts = [right] * (units - errors) + [wrong] * errors
+            if (self.at_least(counts, alpha) or 0.0) < floor:
+                break
+            lost = 1 - (self.f1(counts) or 0.0)
+        return lost
+
     def f1(self, units: Sequence[Counts]) -> float | None:
         """The measured F1; None without answers and true answers."""
         hits, own, true = (sum(each[i] for each in units) for i in range(3))
