@@ -138,7 +138,7 @@ class PlanTuning(Chooser):
             yield f"{line} nothing is shown"
             return
         needed, groups = measure.needed(floor, self.request.error), plural(self.groups, "group")
-        yield f"{line} {groups} show nothing; {needed:,} groups without an error would show {floor:g}"
+        yield f"{line} a group counts once: {groups} cannot show {floor:g}, it takes {needed:,} without an error"
 
     # Trials
 
@@ -218,7 +218,7 @@ class PlanTuning(Chooser):
         pilots = [await self._measured(step, self.first[:PILOT]) for step in self.request.steps]
         ends = [pilot.ends() for pilot in pilots]
         reference, least = (sum(own[i] for own in ends) for i in (0, 1))
-        others, of = bool(self.candidates), "the cheapest of each step"
+        others, of = bool(self.candidates), "the cheapest of each step, if no step drops rows"
         self.gained(reference, least, of, sure=False, ends=not others)
         curves = list[list[Loss]]()
         for pilot in pilots:

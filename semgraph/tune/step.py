@@ -206,7 +206,7 @@ class StepTuning(Chooser):
         able = [name for name in rows if trials.most(name) * rate >= needed]
         if able:
             self.before = [*(each for each in self.before if not each.startswith("power")), line]
-            few = f"; the input has {len(trials.units):,}"
+            few = f" (or {option('units', 'row')})"
             self.refused |= {
                 name: f"it takes about {rows[name]:,} rows, as one of each call is checked{few}"
                 for name in names
@@ -389,7 +389,7 @@ class StepTuning(Chooser):
     def promised(self, best: Tried) -> tuple[str, Sequence[str]]:
         """What the test of a candidate promises, and what it assumes."""
         trials, against = self.trials, "the truth" if self.trials.truth else ANSWERS
-        each = " of separate calls" if trials.unit == "call" else ""
+        each = ", one of each call" if trials.unit == "call" else ""
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these "
             f"{best.units:,} rows{each}: F1 of {self.node.step} against {against} is at least {rounded_down(best.at_least)} "
