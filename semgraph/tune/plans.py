@@ -142,7 +142,7 @@ class PlanTuning(Chooser):
             yield f"{line} nothing is shown"
             return
         needed, groups = measure.needed(floor, self.request.error), plural(self.groups, "group")
-        yield f"{line} {groups} show nothing; {needed:,} groups without an error would show {floor:g}"
+        yield f"{line} a group counts once: {groups} cannot show {floor:g}, it takes {needed:,} without an error"
 
     # Trials
 
@@ -224,14 +224,15 @@ class PlanTuning(Chooser):
         allows. Raises NothingToChoose if nothing can be gained.
         """
         pilots = [await self._measured(step, self.first[:PILOT]) for step in self.request.steps]
-        ends = [pilot.ends() for pilot in pilots]
-        reference, least = (sum(own[i] for own in ends) for i in (0, 1))
+        ends = [(pilot.ends(), self._share(pilot, self.first[:PILOT])) for pilot in pilots]
+        reference, least = (sum(own[i] * share for own, share in ends) for i in (0, 1))
         others, of = bool(self.candidates), "the cheapest of each step"
         self.gained(reference, least, of, sure=False, ends=not others)
         curves = list[list[Loss]]()
         for pilot in pilots:
             measured = await self._measured(pilot.node.step, self.first, pilot)
-            curves.append(await measured.losses())
+            share, curve = self._share(measured, self.first), await measured.losses()
+            curves.append([replace(each, cost=(each.cost or 0.0) * share) for each in curve])
             self._note(measured)
         for solution in cheapest(curves, await self._allowed(), self.request.per_1000):
             self._add(solution)
@@ -241,6 +242,10 @@ class PlanTuning(Chooser):
         if order := self._order(costs):
             self.order = f"order={order}"
             self._new(Candidate(self.order, {"order": order}, self.order))
+
+    def _share(self, step: StepTuning, units: Sequence[Sequence[int]]) -> float:
+        """The rows of a step for each row of the plan's input."""
+        return step.trials.arms.frozen.rows.num_rows / max(len(self._rows(units)), 1)
 
     async def _allowed(self) -> float:
         """The loss that leaves room for the bound over the expected number of returned rows; of a graph, what

@@ -270,7 +270,7 @@ class Chooser(ABC):
             except StopIteration:
                 ask = None
             if say is not None:
-                say(said(name, self.walk.results[name]))
+                say(said(name, self.walk.results[name], floor=self.request.floor is not None))
 
     async def _attempted(self, ask: Ask) -> Counted:
         """The counts of a candidate. One that fails ends its trial, not the search."""
@@ -337,7 +337,7 @@ class Chooser(ABC):
         most = price if price is not None else (reference or 0.0) * (1 - LEAST)
         if cost is None or reference is None or cost < most:
             return "the search did not come to it"
-        return "it is not clearly cheaper" if price is None else "it is not below the price"
+        return "it saves less than a tenth" if price is None else "it is not below the price"
 
     def _facts(self) -> dict[str, Any]:
         """What is known of the draw and the search."""
@@ -448,8 +448,9 @@ def rounded_down(bound: float | None) -> str:
     return f"{math.floor(1000 * (bound or 0.0)) / 1000:.3f}"
 
 
-def said(name: str, shown: Shown) -> str:
-    """The line printed after a trial."""
-    least = "" if shown.at_least is None else f", at least {rounded_down(shown.at_least)}"
-    f1 = "" if shown.f1 is None else f" F1 {shown.f1:.3f}{least} ({shown.units:,} checked)"
-    return f"{'✓' if shown.verdict == 'shown' else '·'} {name}:{f1} {shown.verdict}"
+def said(name: str, shown: Shown, *, floor: bool = True) -> str:
+    """The line printed after a trial; without a floor nothing is judged yet."""
+    least = f", at least {rounded_down(shown.at_least)} ({shown.units:,} checked)"
+    f1 = "" if shown.f1 is None else f" F1 {shown.f1:.3f}{least * (shown.at_least is not None)}"
+    verdict = shown.verdict if floor or shown.f1 is None else "measured"
+    return f"{'✓' if shown.verdict == 'shown' else '·'} {name}:{f1} {verdict}"

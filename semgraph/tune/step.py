@@ -213,7 +213,7 @@ class StepTuning(Chooser):
         if able:
             first = error == self.walk.error  # also before the pilot
             self.before = [b for b in self.before if not (first and b.startswith("power"))] + [line]
-            few = f"; the input has {len(trials.units):,}"
+            few = f" (or {option('units', 'row')})"
             self.refused |= {
                 name: f"it takes about {rows[name]:,} rows, as one of each call is checked{few}"
                 for name in names
@@ -414,7 +414,7 @@ class StepTuning(Chooser):
         if rows > asked:
             over = "different questions like those of the rows"
             assumed = [f"Rows that ask the same count once: {rows:,} rows ask {asked:,} questions."]
-        each = " of separate calls" if trials.unit == "call" else ""
+        each = ", one of each call" if trials.unit == "call" else ""
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these "
             f"{best.units:,} rows{each}: F1 of {self.node.step} against {self.against} is at least "

@@ -22,7 +22,7 @@ from semgraph.compare.truth import EACH, names_of, whole_rows
 from semgraph.errors import PlanError
 from semgraph.execution.record import INPUT_ROW
 from semgraph.expr.functions import canonical_json
-from semgraph.formats import dollars
+from semgraph.formats import dollars, plural
 from semgraph.llm.base import LLM, Usage
 from semgraph.llm.stack import bound
 from semgraph.logical.plan import LogicalPlan
@@ -363,8 +363,7 @@ class StepTrials:
             number, found = number + 1, found + more
             if found >= 0.8 * errors.total():
                 break
-        hold = f"{100 * found / errors.total():.0f} % of the errors"
-        return f"{number} of {len(rows)} calls hold {hold}"
+        return f"{number} of {len(rows)} calls hold {found} of {plural(errors.total(), 'error')}"
 
 
 def drawn(
