@@ -117,10 +117,10 @@ def _budget(limits: Mapping[str, float]) -> Budget | None:
     from semgraph.llm.stack import Budget
 
     problems: list[Problem] = []
-    values = from_options(limits, Path.cwd(), problems).values
+    source = from_options(limits, Path.cwd(), problems)
     if problems:
         raise PlanError(*problems)
-    checked = {key.removeprefix("limits."): value for key, value in values.items()}
+    checked = {key.removeprefix("limits."): each.value for key, each in source.items()}
     return Budget(**checked, owner=" of this server, for all its calls") if checked else None
 
 

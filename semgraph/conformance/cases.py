@@ -28,14 +28,13 @@ import pyarrow as pa
 from semgraph.errors import RowError
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import TIMESTAMP, Type, parse_type
-from semgraph.llm.base import LLM, Embeddings, Limits, Reply, Request, Usage
-from semgraph.logical.plan import Choice
+from semgraph.llm.base import LLM, Embeddings, Free, Limits, Reply, Request, Usage
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import Rows, answer_schema
+from semgraph.semantic.contract import Rows
 from semgraph.semantic.implementation import Implementation, Watched, check_answer
 from semgraph.semantic.library import Library
 
@@ -94,50 +93,9 @@ def formed_prompts() -> PromptSet:
     return PromptSet((("a", one),), "kind", two)
 
 
-def node(
-    operator: str,
-    *,
-    by: bool = False,
-    context: bool = False,
-    both: bool = False,
-    answers: bool = True,
-    forms: bool = False,
-) -> Any:
-    """A node of each operator.
-
-    Args:
-        operator: The operator.
-        by: Two prompts, selected by the column `kind`.
-        context: The prompt has a context, the column `reference`.
-        both: The join's question names both rows; otherwise it has two sections.
-        answers: The join returns answers in addition to the match.
-        forms: The map's json answer has a schema, selected by the column `kind`.
-    """
-    source = Input(name="rows", columns=LEFT, step="rows")
-    more: dict[str, Any] = {"context": CONTEXT} if context else {}
-    shared: dict[str, Any] = {"input": source, "step": "asked"}
-    if operator == "sem_map" and forms:
-        return SemMap(prompt=formed_prompts(), **shared)
-    if operator == "sem_map":
-        return SemMap(
-            prompt=prompts("Describe “{name}” of {at}.", MAP_RETURNS, by=by, **more), **shared
-        )
-    if operator == "sem_filter":
-        return SemFilter(prompt=prompts("Is “{name}” good?", by=by, **more), **shared)
-    if operator == "sem_agg":
-        returns = [("words", "list<string>"), ("rows", "int64")]
-        return SemAgg(prompt=prompts("{name}", returns, by=by, **more), by=("kind",), **shared)
-    if operator == "sem_topk":
-        return SemTopk(
-            prompt=prompts("How loud is “{name}”?", by=by, **more), k=K, by=("kind",), **shared
-        )
-    questions = ["Are “{name}” and “{c.name}” alike?"] if both else ["Left: {name}"]
-    more |= {} if both else {"other": "Right: {name} {weight}"}
-    returns = [("verdict", "enum<same, alike>"), ("note", "string null")] if answers else []
-    other = Input(name="others", columns=RIGHT, step="others")
-    return SemJoin(
-        prompt=prompts(*questions, returns, by=by, **more), other=other, alias="c", **shared
-    )
+def node(operator: str, **flags: Any) -> Any:
+    """A node of an operator, with the flags of `Case`."""
+    return Case(operator, [], **flags).node()
 
 
 def hashed(text: str) -> int:
@@ -222,17 +180,38 @@ class Case:
     group: list[int] = field(default_factory=list)
     others: list[str | None] = field(default_factory=list)
     pairs: list[tuple[int, int]] | None = None
-    by: bool = False
-    context: bool = False
-    both: bool = False
-    answers: bool = True
-    forms: bool = False
+    by: bool = False  # two prompts, selected by the column `kind`
+    context: bool = False  # the prompt has a context, the column `reference`
+    both: bool = False  # the join's question names both rows; otherwise it has two sections
+    answers: bool = True  # the join returns answers in addition to the match
+    forms: bool = False  # the map's json answer has a schema, selected by the column `kind`
     again: bool = False
 
     def node(self) -> Any:
         """The node."""
-        more = {"answers": self.answers, "forms": self.forms}
-        return node(self.operator, by=self.by, context=self.context, both=self.both, **more)
+        source = Input(name="rows", columns=LEFT, step="rows")
+        more: dict[str, Any] = {"context": CONTEXT} if self.context else {}
+        shared: dict[str, Any] = {"input": source, "step": "asked"}
+        if self.operator == "sem_map" and self.forms:
+            return SemMap(prompt=formed_prompts(), **shared)
+        if self.operator == "sem_map":
+            asked = prompts("Describe “{name}” of {at}.", MAP_RETURNS, by=self.by, **more)
+            return SemMap(prompt=asked, **shared)
+        if self.operator == "sem_filter":
+            return SemFilter(prompt=prompts("Is “{name}” good?", by=self.by, **more), **shared)
+        if self.operator == "sem_agg":
+            returns = [("words", "list<string>"), ("rows", "int64")]
+            asked = prompts("{name}", returns, by=self.by, **more)
+            return SemAgg(prompt=asked, by=("kind",), **shared)
+        if self.operator == "sem_topk":
+            asked = prompts("How loud is “{name}”?", by=self.by, **more)
+            return SemTopk(prompt=asked, k=K, by=("kind",), **shared)
+        question = "Are “{name}” and “{c.name}” alike?" if self.both else "Left: {name}"
+        more |= {} if self.both else {"other": "Right: {name} {weight}"}
+        returns = [("verdict", "enum<same, alike>"), ("note", "string null")] * self.answers
+        other = Input(name="others", columns=RIGHT, step="others")
+        asked = prompts(question, returns, by=self.by, **more)
+        return SemJoin(prompt=asked, other=other, alias="c", **shared)
 
     def rows(self) -> Rows:
         """The rows passed to an implementation."""
@@ -303,19 +282,6 @@ async def run(
     return answers_
 
 
-async def ask(
-    case: Case,
-    name: str,
-    llm: Any = None,
-    metrics: StepMetrics | None = None,
-    library: Library = LIBRARY,
-) -> pa.Table:
-    """The answers of an implementation, selected by its name."""
-    table = await run(case, library.get(case.operator, Choice.parse(name)), llm, metrics)
-    assert table.schema.names[: len(answer_schema(case.node()))] == answer_schema(case.node()).names
-    return table
-
-
 def usable(operator: str, implementation: Implementation[Any]) -> str | None:
     """The reason why an implementation cannot run these cases (such as a missing package), or None."""
     return implementation.refusal(node(operator), Limits())
@@ -325,11 +291,6 @@ def answers(table: pa.Table) -> list[dict[str, Any]]:
     """A table of answers without the calls."""
     rows: list[dict[str, Any]] = table.drop_columns("calls").to_pylist()
     return rows
-
-
-def reference(operator: str) -> str:
-    """The name of the reference implementation of an operator."""
-    return Library.reference(operator).name
 
 
 _LINE = re.compile(r"(\d+)\. (part )?(\{.*\})(?: compare with: (.*))?\Z")
@@ -355,26 +316,29 @@ def nothing_missed(text: str, answer: dict[str, Any], given: dict[str, Any]) -> 
 
 @dataclass
 class Mind:
-    """The answers of a simulated model. Each function takes text and returns an answer.
+    """The answers of a simulated model. Each function takes text and returns an answer."""
 
-    Args:
-        answer: The answer to a question about one row, without the number.
-        match: The answers if a pair's two texts match (for questions about both: text and ""),
-            otherwise None.
-        combine: The answer for the questions of a group's rows and the earlier answers among them.
-        score: The score of the row of a question.
-        review: The review of an answer, from the question, the correct answer, and the earlier one.
-    """
-
-    answer: Callable[[str], dict[str, Any]] = lambda text: {}  # noqa: ARG005
-    match: Callable[[str, str], dict[str, Any] | None] = lambda left, right: None  # noqa: ARG005
-    combine: Callable[[list[str], list[dict[str, Any]]], dict[str, Any]] = lambda texts, parts: {}  # noqa: ARG005
-    score: Callable[[str], float] = lambda text: 0.0  # noqa: ARG005
+    # to a question about one row, without the number
+    answer: Callable[[str], dict[str, Any]] = lambda _: {}
+    # the answers if a pair's two texts match (for questions about both: text and "")
+    match: Callable[[str, str], dict[str, Any] | None] = lambda *_: None
+    # for the questions of a group's rows and the earlier answers among them
+    combine: Callable[[list[str], list[dict[str, Any]]], dict[str, Any]] = lambda *_: {}
+    score: Callable[[str], float] = lambda _: 0.0
+    # from the question, the correct answer and the earlier one
     review: Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]] = nothing_missed
 
 
+class _Simulated(Free):
+    """A simulated model or embedder, which costs nothing."""
+
+    def count_tokens(self, text: str) -> int:
+        """Count one token per four bytes."""
+        return -(-len(text.encode()) // 4)
+
+
 @dataclass
-class Oracle:
+class Oracle(_Simulated):
     """A simulated `LLM`. Records its requests, the number of too long ones, and the concurrency."""
 
     mind: Mind
@@ -385,14 +349,6 @@ class Oracle:
     rejected: int = 0
     running: int = 0
     most_running: int = 0
-
-    def count_tokens(self, text: str) -> int:
-        """Count one token per four bytes."""
-        return -(-len(text.encode()) // 4)
-
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        """Zero: a simulated model costs nothing."""
-        return 0.0
 
     async def complete(self, request: Request) -> Reply:
         """Answer a request; reject a too long request, truncate a too long answer."""
@@ -427,9 +383,6 @@ class Oracle:
             word, usage, call_id=call_id(request), dollars=0.001, finish=finish, logprobs=logprobs
         )
 
-    async def aclose(self) -> None:
-        """Do nothing."""
-
 
 def call_id(request: Request) -> str:
     """The id of the call that answers a request."""
@@ -441,35 +394,25 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
     """The answer to a request, by its schema."""
     system, user = parts(request)
     keys = list(json.loads(request.schema)["properties"])
+    template, listed = question(system), lines(user)
+    asked = [(n, filled(template, record)) for n, record, part, _ in listed if not part]
     if keys == ["answers"]:
-        template = question(system)
-        return {
-            "answers": [
-                {"id": n, **one(mind, request, filled(template, r))} for n, r, *_ in lines(user)
-            ]
-        }
+        return {"answers": [{"id": n, **one(mind, request, text)} for n, text in asked]}
     if keys == ["ranking"]:
-        template = question(system)
-        scored = [(mind.score(filled(template, record)), -n) for n, record, *_ in lines(user)]
-        return {"ranking": [-n for _, n in sorted(scored, reverse=True)]}
+        scored = sorted(((mind.score(text), -n) for n, text in asked), reverse=True)
+        return {"ranking": [-n for _, n in scored]}
     if keys == ["matches"]:
         return {"matches": list(matching(mind, system, user))}
     if "match" in keys:
-        left, right = sides(user)
-        result = mind.match(left, right)
-        return {"match": result is not None} | {key: (result or {}).get(key) for key in keys[1:]}
-    if lines(user):
-        template = question(system)
-        every = lines(user)
-        earlier = [record for _, record, part, _ in every if part]
-        return mind.combine(
-            [filled(template, record) for _, record, part, _ in every if not part], earlier
-        )
-    question_text, separator, answer = user.partition(_EARLIER)
+        found = mind.match(*sides(user))
+        return {"match": found is not None} | {key: (found or {}).get(key) for key in keys[1:]}
+    if listed:
+        earlier = [record for _, record, part, _ in listed if part]
+        return mind.combine([text for _, text in asked], earlier)
+    text, separator, answer = user.partition(_EARLIER)
+    given = json.loads(answer) if separator else None
     return (
-        mind.review(question_text, mind.answer(question_text), json.loads(answer))
-        if separator
-        else one(mind, request, user)
+        one(mind, request, user) if given is None else mind.review(text, mind.answer(text), given)
     )
 
 
@@ -557,12 +500,8 @@ def matching(mind: Mind, system: str, user: str) -> Iterator[dict[str, Any]]:
     both, own, other = question(system), question(system, _SIDES[:1]), question(system, _SIDES[1:])
     for n, left, _, candidates in lines(left_text):
         for m in rights if candidates == "all" else map(int, candidates.split(", ")):
-            texts = (
-                (filled(both, left | rights[m]), "")
-                if both
-                else (filled(own, left), filled(other, rights[m]))
-            )
-            answers = mind.match(*texts)
+            texts = filled(own, left), filled(other, rights[m])
+            answers = mind.match(*((filled(both, left | rights[m]), "") if both else texts))
             if answers is not None:
                 yield {"left": n, "right": m, **answers}
 
@@ -594,7 +533,7 @@ def is_packed(request: Request) -> bool:
     return bool(request.schema) and next(iter(json.loads(request.schema)["properties"])) in _PACKED
 
 
-class Grams:
+class Grams(_Simulated):
     """An `Embedder` by common 3-grams: unit vectors of shape (texts, 256). It rejects POISON."""
 
     name = "grams"
@@ -603,14 +542,6 @@ class Grams:
     async def dimensions(self) -> int:
         """256."""
         return self.size
-
-    def count_tokens(self, text: str) -> int:
-        """Count one token per four bytes."""
-        return -(-len(text.encode()) // 4)
-
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        """Zero: it costs nothing."""
-        return 0.0
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """Count the 3-grams of each text, by their hashes."""
@@ -623,9 +554,6 @@ class Grams:
         counts[list(failed)] = np.nan
         vectors = counts / np.linalg.norm(counts, axis=1, keepdims=True)
         return Embeddings(vectors, calls=1, attempts=1, failed=failed)
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
 
 POISON = "poison"

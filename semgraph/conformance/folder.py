@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import semgraph as sg
 from semgraph.conformance.cases import usable
-from semgraph.conformance.suite import Agreement, Outcomes, Subject, agreement, run_checks
+from semgraph.conformance.suite import Agreement, Outcomes, Subject, run_checks
 from semgraph.errors import PlanError, did_you_mean
 from semgraph.folders import operators_folder
 from semgraph.logical.cluster import Cluster
@@ -46,19 +46,13 @@ class ImplementationFile(NamedTuple):
 def files_of(folder: Path) -> list[tuple[str, Path]]:
     """The implementation files of a folder, with names such as `sem_join/sorted_block`."""
     own = folder.resolve()
-    files = [
-        (operator, file)
-        for operator in FOLDERS
-        for file in sorted((own / operator).glob("[!_]*.py"))
-    ]
-    return [(f"{operator}/{file.stem}", file) for operator, file in files]
+    files = [file for operator in FOLDERS for file in sorted((own / operator).glob("[!_]*.py"))]
+    return [(f"{file.parent.name}/{file.stem}", file) for file in files]
 
 
 def find(folder: Path) -> list[ImplementationFile]:
-    """All implementations of a folder, with their default parameters.
-
-    Raises:
-        PlanError: The folder does not exist, or has no implementation.
+    """All implementations of a folder, with their default parameters. Raises PlanError if the
+    folder does not exist, or has no implementation.
     """
     library = Library([folder])
     files = files_of(folder)
@@ -98,8 +92,14 @@ class CheckedFile(NamedTuple):
     name: str
     file: Path
     outcomes: tuple[Outcomes, ...] = ()
-    near: Agreement | None = None
     problem: str | None = None
+
+    @property
+    def near(self) -> Agreement | None:
+        """The measured agreement with the reference, if it passed all checks."""
+        return (
+            None if self.failed else next((each.near for each in self.outcomes if each.near), None)
+        )
 
     @property
     def failed(self) -> list[Outcomes]:
@@ -117,14 +117,8 @@ class CheckedFile(NamedTuple):
 
 def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[CheckedFile]:
     """Check all implementations of a folder, one after another, with their default parameters.
-
-    Args:
-        folder: A folder with files `<operator>/<name>.py`.
-        patience: Seconds after which a candidate is stopped; only in the main thread, and outside
-            of an event loop.
-
-    Raises:
-        PlanError: The folder does not exist, or has no implementation.
+    After `patience` seconds a candidate is stopped; only in the main thread, and outside of an
+    event loop. Raises PlanError as `find`.
     """
     for file in find(folder):
         yield _checked(file, patience)
@@ -136,23 +130,20 @@ def _checked(entry: ImplementationFile, patience: float) -> CheckedFile:
         return CheckedFile(entry.name, entry.file, loaded, problem=entry.problem)
     watch = _Watch(patience)
     outcomes: list[Outcomes] = []
-    near = None
     try:
         with watch:
-            near = _to_end(_run(entry.candidate, outcomes, watch))
+            _to_end(_run(entry.candidate, outcomes, watch))
     except KeyboardInterrupt:
         if not watch.over:
             raise
     if watch.over:
         where = watch.where or named(entry.candidate.implementation)
         outcomes.append(Outcomes("an end", f"{where} was stopped after {patience:g} s"))
-    return CheckedFile(entry.name, entry.file, tuple(outcomes), near)
+    return CheckedFile(entry.name, entry.file, tuple(outcomes))
 
 
-def _to_end(work: Coroutine[Any, Any, Agreement | None]) -> Agreement | None:
-    """The result of a coroutine; within a running event loop (Jupyter's), it runs in a separate
-    thread.
-    """
+def _to_end(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine; within a running event loop (Jupyter's) in a separate thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -161,19 +152,15 @@ def _to_end(work: Coroutine[Any, Any, Agreement | None]) -> Agreement | None:
         return thread.submit(asyncio.run, work).result()
 
 
-async def _run(candidate: Subject, outcomes: list[Outcomes], watch: _Watch) -> Agreement | None:
+async def _run(candidate: Subject, outcomes: list[Outcomes], watch: _Watch) -> None:
     try:
         if wrong := wrong_values(candidate.name, type(candidate.implementation)):
             outcomes.append(Outcomes("values to try", wrong))
         await run_checks(candidate, outcomes)
-        if candidate.same or any(outcome.broken for outcome in outcomes):
-            return None
-        return await agreement(candidate)
     except KeyboardInterrupt as error:
         if not watch.over:
             raise
         watch.where = named(candidate.implementation, error)
-        return None
 
 
 class _Watch:
@@ -209,12 +196,8 @@ class _Watch:
 
 
 def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -> Iterator[str]:
-    """Lines about a file: `sem_join/sorted_block  14 passed · 1 failed: no rows: returned 1 rows for none`.
-
-    Args:
-        checked: The outcomes.
-        width: The width of the column of names.
-        every: Show all failures instead of the first three.
+    """Lines about a file, such as `sem_join/sorted_block 14 passed`, with the first three failures,
+    or with `every` one.
     """
     name = checked.name.ljust(width)
     if checked.problem is not None:
@@ -222,8 +205,8 @@ def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -
         return
     line = f"{name}  {len(checked.outcomes) - len(checked.failed)} passed"
     failed: dict[str, list[str]] = {}
-    for check, broken in checked.failed:
-        failed.setdefault(broken or "", []).append(check)
+    for outcome in checked.failed:
+        failed.setdefault(outcome.broken or "", []).append(outcome.check)
     failures = [f"{', '.join(checks)}: {broken}" for broken, checks in failed.items()]
     if len(failures) == 1:
         yield f"{line} · {len(checked.failed)} failed: {failures[0]}"
@@ -231,8 +214,8 @@ def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -
         yield f"{line} · {len(checked.failed)} failed"
         listed = failures if every else failures[:_REPORTED]
         yield from (f"  {failure}" for failure in listed)
-        if len(listed) < len(failures):
-            yield f"  ... and {len(failures) - len(listed)} more: -v shows them"
+        if more := len(failures) - len(listed):
+            yield f"  ... and {more} more: -v shows them"
     else:
         yield line + (_near(checked.near) if checked.near else "")
 
@@ -300,11 +283,8 @@ _TEMPLATES = {"sem_agg": _GROUPS, Cluster.keyword: _CLUSTER}
 
 
 def skeleton(operator: str, name: str, folder: Path) -> Path:
-    """Write `<folder>/<operator>/<name>.py` and return the file.
-
-    Raises:
-        PlanError: The operator is unknown, the name is invalid or belongs to a shipped
-            implementation, or the file exists.
+    """Write `<folder>/<operator>/<name>.py` and return the file. Raises PlanError if the operator
+    is unknown, the name is invalid or that of a shipped implementation, or the file exists.
     """
     if operator not in FOLDERS:
         hint = did_you_mean(operator, FOLDERS)
@@ -351,19 +331,12 @@ OPERATORS = ("sem_map", "sem_filter", "sem_join", "sem_topk")
 
 
 class Injection(NamedTuple):
-    """Answers of rows next to a canary, and next to another harmless text.
+    """Answers of rows next to a canary, and next to another harmless text."""
 
-    Args:
-        compared: The number of answers of other rows that share a run with a canary.
-        changed: The number of these that the canary changed.
-        harmless: The number of answers compared next to another harmless text.
-        by_chance: The number of these that it changed.
-    """
-
-    compared: int
-    changed: int
-    harmless: int
-    by_chance: int
+    compared: int  # answers of other rows that share a run with a canary
+    changed: int  # of these by the canary
+    harmless: int  # answers compared next to another harmless text
+    by_chance: int  # changed of these
 
     def __str__(self) -> str:
         return (
@@ -382,15 +355,8 @@ def canaries() -> Iterator[str]:
 
 
 def injection(session: sg.Session, operator: str, use: str) -> Injection:
-    """Measure an implementation with the model of a session; about 30 calls if all rows share one.
-
-    Args:
-        session: The session; its budget and journal apply.
-        operator: One of `OPERATORS`.
-        use: The implementation, such as `packed(rows=12)`.
-
-    Raises:
-        SemgraphError: As in `Session.run`.
+    """Measure an implementation, such as `packed(rows=12)` of one of `OPERATORS`, with the model of
+    a session; about 30 calls if all rows share one. Raises SemgraphError.
     """
     changes: dict[bool, list[bool]] = {True: [], False: []}
     for place in _PLACES:

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -52,12 +53,8 @@ class Stuck(Broken):
 
 @dataclass(frozen=True)
 class Subject:
-    """An implementation of an operator with its parameters.
-
-    Args:
-        operator: Such as `sem_join`.
-        name: The written choice, such as `block(left=2)`.
-        implementation: The implementation.
+    """An implementation of an operator with its parameters; `name` is the written choice, such as
+    `block(left=2)`.
     """
 
     operator: str
@@ -139,22 +136,15 @@ def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
         cups = ["good cup" if i % 9 == 0 else "cup" for i in range(600)]
         tea = ["good" if i % 5 < 2 else "poor" for i in range(600)]
         texts: list[str | None] = [f"{tea[i]} tea, {cups[i]} {i * 7919 % 1000}" for i in range(600)]
-        yield (
-            Case(operator, texts),
-            Mind(answer=lambda text: {"answer": "yes" if "“good" in text else "no"}),
-        )
+        taste = Mind(answer=lambda text: {"answer": "yes" if "“good" in text else "no"})
+        yield Case(operator, texts), taste
     elif operator == "sem_join":
-        spelled: list[str | None] = [
-            candidate
-            for name in _PEOPLE
-            for candidate in (name, name.upper(), name.replace("e", "é", 1))
-        ]
+        spelled = [[name, name.upper(), name.replace("e", "é", 1)] for name in _PEOPLE]
+        left: list[str | None] = [*chain.from_iterable(spelled)]
         right = [*_PEOPLE, "Grace Kelly", None]
         for answers in (False, True):
-            yield (
-                Case(operator, spelled, others=right, answers=answers),
-                Mind(match=_same_person(answers=answers)),
-            )
+            case = Case(operator, left, others=right, answers=answers)
+            yield case, Mind(match=_same_person(answers=answers))
     elif operator == "sem_topk":
         for n in (1, 2, 3, 7, 11, 20, 50):
             yield some(operator, n, group=[0] * n), mind(operator)
@@ -181,22 +171,18 @@ def _chosen(case: Case, table: pa.Table) -> set[Any]:
     if case.operator == "sem_join":
         rows = [{name: value for name, value in row.items() if name != SCORE} for row in rows]
         return {canonical_json(plain(row)) for row in rows if row["match"]}
-    return (
-        _ranked(case, rows)
-        if case.operator == "sem_topk"
-        else {canonical_json(plain(row)) for row in rows}
-    )
+    if case.operator == "sem_topk":
+        return _ranked(case, rows)
+    return {canonical_json(plain(row)) for row in rows}
 
 
 def _ranked(case: Case, rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
     """The k best rows of each group, with their ranks."""
-    group = case.rows().items.column("group").to_pylist()
-    ranks: dict[Any, int] = {}
+    scores = {row["item"]: row["score"] for row in rows}
     ranked = set()
-    for row in sorted(rows, key=lambda row: (group[row["item"]], -row["score"], row["item"])):
-        rank = ranks[group[row["item"]]] = ranks.get(group[row["item"]], -1) + 1
-        if rank < case.node().k:
-            ranked.add((row["item"], rank))
+    for items in case.rows().groups():
+        best = sorted(scores.keys() & set(items), key=lambda item: (-scores[item], item))
+        ranked |= {(item, rank) for rank, item in enumerate(best[: case.node().k])}
     return ranked
 
 
@@ -208,32 +194,26 @@ _AWKWARD: tuple[str | None, ...] = (
 
 
 class Outcomes(NamedTuple):
-    """The outcome of a check: its name, and the fault or None."""
+    """The outcome of a check: its name, the fault or None, and the measured agreement, if any."""
 
     check: str
     broken: str | None
+    near: Agreement | None = None
 
 
 async def run_checks(candidate: Subject, found: list[Outcomes]) -> None:
     """Run all checks over a candidate, appending outcomes to `found`; a stuck check ends them."""
     for name, check in CHECKS.items():
         try:
-            await check(candidate)
+            found.append(Outcomes(name, None, await check(candidate)))
         except Broken as broken:
             found.append(Outcomes(name, str(broken)))
             if isinstance(broken, Stuck):
                 return
-        else:
-            found.append(Outcomes(name, None))
 
 
 def _first_error(table: pa.Table) -> str | None:
     return next((error for error in table.column("error").to_pylist() if error is not None), None)
-
-
-async def _reference_answers(case: Case) -> list[dict[str, Any]]:
-    implementation = LIBRARY.get(case.operator, LIBRARY.reference(case.operator))
-    return answers(await run(case, implementation))
 
 
 async def _all_answered(candidate: Subject, case: Case, llm: LLM | None = None) -> None:
@@ -243,7 +223,8 @@ async def _all_answered(candidate: Subject, case: Case, llm: LLM | None = None) 
     expect(error is None, f"an error instead of an answer: {error}")
     if not candidate.same:
         return
-    for own, true in zip(answers(table), await _reference_answers(case), strict=True):
+    reference = LIBRARY.get(case.operator, LIBRARY.reference(case.operator))
+    for own, true in zip(answers(table), answers(await run(case, reference)), strict=True):
         wrong = [name for name in true if own[name] != true[name]]
         text = f"item {true['item']}: {', '.join(f'{n} is {own[n]!r}, the reference answers {true[n]!r}' for n in wrong)}"
         expect(not wrong, text)
@@ -276,35 +257,26 @@ async def duplicates(candidate: Subject) -> None:
 
 async def nulls(candidate: Subject) -> None:
     """Rows with NULL and empty text have answers, too."""
-    await _all_answered(
-        candidate, Case(candidate.operator, [None, "", " ", "a", None], others=[None, "", "b"])
-    )
+    case = Case(candidate.operator, [None, "", " ", "a", None], others=[None, "", "b"])
+    await _all_answered(candidate, case)
 
 
 async def odd_text(candidate: Subject) -> None:
     """Text in any script, and text that resembles instructions, is passed on unchanged."""
     # A single pair is sent in the prompt's own words, in which the oracle would read a fake record
     # as a record.
-    texts: list[str | None] = [
-        t
-        for t in _AWKWARD
-        if candidate.operator != "sem_join" or not (t or "").startswith("Records")
-    ]
-    await _all_answered(
-        candidate, Case(candidate.operator, texts, others=["Ångström", "李雷", "e"])
-    )
+    fake = "Records" if candidate.operator == "sem_join" else "none"
+    texts = [text for text in _AWKWARD if not (text or "").startswith(fake)]
+    case = Case(candidate.operator, texts, others=["Ångström", "李雷", "e"])
+    await _all_answered(candidate, case)
 
 
 async def groups(candidate: Subject) -> None:
     """Groups, partitions, prompts and contexts are separate, and each row has its answer."""
     llm = Oracle(mind(candidate.operator))
     keys = [(f"p{i % 3}", "ab"[i // 2 % 2], f"r{i // 3 % 2}") for i in range(24)]
-    case = Case(
-        candidate.operator,
-        [f"m-{''.join(k)} {i}" for i, k in enumerate(keys)],
-        by=True,
-        context=True,
-    )
+    texts: list[str | None] = [f"m-{''.join(key)} {i}" for i, key in enumerate(keys)]
+    case = Case(candidate.operator, texts, by=True, context=True)
     case.partition, case.kind, case.reference = map(list, zip(*keys, strict=True))
     case.group = [sorted(set(keys)).index(key) for key in keys]
     case.others = ["m1", "n2"]
@@ -312,24 +284,24 @@ async def groups(candidate: Subject) -> None:
     for request in llm.requests:
         text = request.messages[-1].content
         held = {key for key in keys if f"m-{''.join(key)} " in text}
-        expect(
-            len(held) == 1, f"rows of {len(held)} partitions, prompts or contexts in one request"
-        )
+        what = f"rows of {len(held)} partitions, prompts or contexts in one request"
+        expect(len(held) == 1, what)
         partition = next(iter(held))[0]
-        expect(
-            request.partition == partition,
-            f'a request with rows of partition "{partition}" has partition "{request.partition}"',
-        )
+        what = f'a request with rows of partition "{partition}" has partition "{request.partition}"'
+        expect(request.partition == partition, what)
 
 
 async def forms(candidate: Subject) -> None:
     """Rows with different answer schemas each get their own (sem_map)."""
     if candidate.operator == "sem_map":
-        kinds = ["ab"[i // 2 % 2] for i in range(9)]
-        await _all_answered(
-            candidate,
-            Case(candidate.operator, [f"word {i}" for i in range(9)], kind=kinds, forms=True),
-        )
+        kinds, texts = ["ab"[i // 2 % 2] for i in range(9)], [f"word {i}" for i in range(9)]
+        await _all_answered(candidate, Case("sem_map", [*texts], kind=kinds, forms=True))
+
+
+_SILENT = (
+    "no request says why the last answer was refused: send what rows.reasons says, or refuse a node "
+    "with a check"
+)
 
 
 async def refused(candidate: Subject) -> None:
@@ -349,12 +321,9 @@ async def refused(candidate: Subject) -> None:
     prompts = {call_id(request): request.messages[-1].content for request in llm.requests}
     for answer in table.to_pylist():
         if answer["error"] is None and answer.get("match", True):
-            texts = [prompts.get(call, "") for call in answer["calls"]]
-            expect(
-                any(f"wrong-{answer['item']}-" in text for text in texts),
-                "no request says why the last answer was refused: send what rows.reasons says, "
-                "or refuse a node with a check",
-            )
+            reason = f"wrong-{answer['item']}-"
+            named = any(reason in prompts.get(call, "") for call in answer["calls"])
+            expect(named, _SILENT)
 
 
 async def too_long(candidate: Subject) -> None:
@@ -384,16 +353,14 @@ def _only(candidate: Subject, case: Case, table: pa.Table, at: int, kind: str) -
     """Check that errors concern one row only: its item, its pairs, its group."""
     errors = table.column("error").to_pylist()
     rows = case.rows().items.to_pylist()
-    items = {
-        row["group"] if candidate.operator == "sem_agg" else i
-        for i, row in enumerate(rows)
-        if row["left"] == at
-    }
+    own = [
+        (row["group"] if candidate.operator == "sem_agg" else i, row) for i, row in enumerate(rows)
+    ]
+    items = {item for item, row in own if row["left"] == at}
     for i, error in enumerate(errors):
-        expect(error is None or i in items, f"item {i} has the error of a different row: {error}")
-        expect(
-            error is None or error.startswith(kind), f"item {i}: expected {kind}..., found {error}"
-        )
+        if error is not None:
+            expect(i in items, f"item {i} has the error of a different row: {error}")
+            expect(error.startswith(kind), f"item {i}: expected {kind}..., found {error}")
     if candidate.same:
         expect(all(errors[i] for i in items), "a row that cannot be sent has an answer")
 
@@ -410,9 +377,8 @@ async def one_failing(candidate: Subject) -> None:
     failed, llm.poisoned, llm.paid = llm.refused, False, 0
     await _all_answered(candidate, case, llm)
     if candidate.same:
-        expect(
-            llm.paid <= failed, f"a second run pays {llm.paid} calls, after {failed} failed ones"
-        )
+        what = f"a second run pays {llm.paid} calls, after {failed} failed ones"
+        expect(llm.paid <= failed, what)
 
 
 async def wrong_ids(candidate: Subject) -> None:
@@ -426,9 +392,8 @@ async def wrong_ids(candidate: Subject) -> None:
             if isinstance(broken, Stuck):
                 raise
             if not any('"ranking"' in request.schema for request in llm.inner.requests):
-                raise Broken(
-                    f"{' '.join((change.__doc__ or '').split()).rstrip('.').lower()}: {broken}"
-                ) from None
+                what = " ".join((change.__doc__ or "").split()).rstrip(".").lower()
+                raise Broken(f"{what}: {broken}") from None
 
 
 async def cancelled(candidate: Subject) -> None:
@@ -453,19 +418,15 @@ async def budget(candidate: Subject) -> None:
     def spoil(request: Request, reply: Reply) -> Reply:  # noqa: ARG001
         raise BudgetReached("100 calls")
 
+    sent = "continued after the budget was reached: BudgetReached must not be caught"
     try:
         await candidate.answers(some(candidate.operator, 30), Faulty(llm, spoil))
     except BudgetReached:
-        expect(
-            len(llm.requests) <= 4,
-            f"sent {len(llm.requests)} requests after the budget was reached",
-        )
+        count = len(llm.requests)
+        expect(count <= 4, f"sent {count} requests after the budget was reached")
         expect(asyncio.all_tasks() == before, "tasks run after the budget was reached")
     else:
-        expect(
-            not llm.requests,
-            "continued after the budget was reached: BudgetReached must not be caught",
-        )
+        expect(not llm.requests, sent)
 
 
 async def estimate(candidate: Subject) -> None:
@@ -480,21 +441,20 @@ async def estimate(candidate: Subject) -> None:
         expect(wrong is None, f"{wrong}, for {rows.left:g} rows")
 
 
-async def quality(candidate: Subject) -> None:
+async def quality(candidate: Subject) -> Agreement | None:
     """The answers equal the reference's, or are close to them if `same` is False."""
     if candidate.same:
         for n in (1, 2, 5, 13, 30):
             await _all_answered(candidate, some(candidate.operator, n))
-        return
-    measured = await agreement(candidate)
-    shares = f"recall {measured.recall:.2f} and precision {measured.precision:.2f}"
-    expect(
-        min(measured.recall, measured.precision) >= LEAST,
-        f"{shares} against the reference, at least {LEAST} expected",
-    )
+        return None
+    near = await agreement(candidate)
+    shares = f"recall {near.recall:.2f} and precision {near.precision:.2f}"
+    enough = min(near.recall, near.precision) >= LEAST
+    expect(enough, f"{shares} against the reference, at least {LEAST} expected")
+    return near
 
 
-CHECKS: dict[str, Callable[[Subject], Awaitable[None]]] = {
+CHECKS: dict[str, Callable[[Subject], Awaitable[Agreement | None]]] = {
     "no rows": no_rows,
     "empty right side": empty_right_side,
     "one row": one_row,

@@ -671,7 +671,7 @@ class EngineSpec:
         if name != "ray" and not re.fullmatch(r"ray://\S+", name):
             raise PlanError(f'unknown engine "{text}"', there=f"engines: {_FORMS}")
         options = typed_options(query, {"shards": int, "workers": int}, f'engine "{text}"')
-        return cls("" if name == "ray" else name, **dict(options))
+        return cls("" if name == "ray" else name, **options)
 
     @property
     def is_remote(self) -> bool:

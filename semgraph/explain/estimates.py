@@ -82,7 +82,7 @@ def _costs(
 ) -> list[Cost]:
     """The cost of a part, for each possible size of its groups."""
     grouped = [rows._replace(groups=groups) for groups in _groups(node, rows.items)]
-    return [estimated(implementation, node, each, None) for each in grouped or [rows]]
+    return [estimated(implementation, node, each) for each in grouped or [rows]]
 
 
 def _groups(node: Semantic, items: float) -> Iterable[float]:

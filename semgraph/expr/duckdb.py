@@ -12,7 +12,6 @@ import inspect
 import re
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -55,13 +54,8 @@ from semgraph.expr.types import TIMESTAMP, canonical_type, sql_type, type_of_arr
 _WORD = re.compile(
     r"""'(?:[^']|'')*'|"(?P<quoted>(?:[^"]|"")*)"(?P<quoted_call>\s*\()?|(?P<word>[A-Za-z_]\w*)(?P<called>\s*\()?"""
 )
-_CALLED_CONSISTENT = {
-    "version",
-    "current_localtime",
-    "current_localtimestamp",
-    "session_user",
-    "current_role",
-}
+_LOCAL = {"current_localtime", "current_localtimestamp", "session_user", "current_role"}
+_CALLED_CONSISTENT = {"version", *_LOCAL}
 _BARE = frozenset({
     "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_catalog",
     "current_schema", "current_role", "current_user", "session_user", "user",
@@ -84,23 +78,14 @@ _CLOCK = ("now", "time", "today", "date", "age", "ago")
 
 @dataclass(frozen=True)
 class _Catalog:
-    """The functions of DuckDB, by their properties.
+    """The functions of DuckDB, by their properties."""
 
-    Args:
-        volatile: Functions and macros whose result does not depend only on their arguments.
-        callable: Functions and macros that plans may call, including `id`.
-        aggregates: Aggregate functions.
-        several: Functions that return several rows, and macros over them.
-        hidden: Macros over an aggregate.
-        words: The words that may precede a parenthesis: functions, keywords, types.
-    """
-
-    volatile: frozenset[str]
-    callable: frozenset[str]
+    volatile: frozenset[str]  # also macros: the result does not depend on their arguments alone
+    callable: frozenset[str]  # in plans, with macros and `id`
     aggregates: frozenset[str]
-    several: frozenset[str]
-    hidden: frozenset[str]
-    words: frozenset[str]
+    several: frozenset[str]  # functions that return several rows, and macros over them
+    hidden: frozenset[str]  # macros over an aggregate
+    words: frozenset[str]  # that may precede a parenthesis: functions, keywords, types
 
 
 @lru_cache(maxsize=1)
@@ -109,21 +94,19 @@ def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
     rows = {row for row in listed if row[1] in _SCALAR and not calls_own(row[0])}
     unstable = {name for name, _, stable, _ in rows if not stable}
     macros = {name: body for name, kind, _, body in rows if kind == "macro" and body}
-    volatile = _callers(
-        {name: set(_words(body)) for name, body in macros.items()},
-        _CALLED_CONSISTENT | _BARE | (unstable - {"error"}),
-    )
+    words_of = {name: set(_words(body)) for name, body in macros.items()}
     called_by = {name: set(called(body)) for name, body in macros.items()}
     aggregate = frozenset(name for name, kind, _, _ in rows if kind == "aggregate")
+    volatile = _callers(words_of, _CALLED_CONSISTENT | _BARE | (unstable - {"error"}))
     words = {name for (name,) in con.cursor().sql(_WORDS).fetchall()}
     named = {name for name, *_ in rows if name[:1].isalpha() and not name.startswith("pg_")}
     return _Catalog(
-        volatile,
-        frozenset(named | {"id"}) - volatile,
-        aggregate,
-        _callers(called_by, {"unnest"}),
-        _callers(called_by, aggregate) - aggregate,
-        frozenset(words | {name.lower() for name, *_ in listed}),
+        volatile=volatile,
+        callable=frozenset(named | {"id"}) - volatile,
+        aggregates=aggregate,
+        several=_callers(called_by, {"unnest"}),
+        hidden=_callers(called_by, aggregate) - aggregate,
+        words=frozenset(words | {name.lower() for name, *_ in listed}),
     )
 
 
@@ -164,9 +147,8 @@ def _create(
         return compute(*columns)
 
     # DuckDB counts the parameters
-    names = [
-        inspect.Parameter(f"x{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(types))
-    ]
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    names = [inspect.Parameter(f"x{i}", kind) for i in range(len(types))]
     whole.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
     con.create_function(
         name, whole, list(types), result, type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL
@@ -180,11 +162,10 @@ def aggregates() -> frozenset[str]:
 
 def _callers(bodies: Mapping[str, set[str]], names: Collection[str]) -> frozenset[str]:
     """These functions, and the macros that call one of them."""
-    functions = set(names)
-    while more := {
-        name for name, body in bodies.items() if name not in functions and body & functions
-    }:
-        functions |= more
+    functions, before = set(names), -1
+    while len(functions) > before:
+        before = len(functions)
+        functions |= {name for name, body in bodies.items() if body & functions}
     return frozenset(functions)
 
 
@@ -213,18 +194,14 @@ def refuse_volatile(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
     words = (*called(scalar.text), *_words(scalar.sql))
     volatile = _catalog(con).volatile
     name = next((word for word in words if word in volatile), None)
-    if name is None and any(
-        str(call.this).lower() == "age" and len(call.expressions) == 1
-        for call in scalar.shared_ast.find_all(exp.Anonymous)
-    ):
-        raise Fault(
-            '"age" of one time depends on today\'s date',
-            hint="the time of a window is $now: age($now, time)",
-        )
     if name is not None:
         hint = "the time of a window is $now" if any(part in name for part in _CLOCK) else None
         hint = "id(columns) makes ids" if "uuid" in name else hint
         raise Fault(f'"{name}" would make the plan give another result each time', hint=hint)
+    for call in scalar.shared_ast.find_all(exp.Anonymous):
+        if call.name.lower() == "age" and len(call.expressions) == 1:
+            hint = "the time of a window is $now: age($now, time)"
+            raise Fault('"age" of one time depends on today\'s date', hint=hint)
 
 
 @lru_cache(maxsize=8192)
@@ -258,9 +235,8 @@ def connection() -> duckdb.DuckDBPyConnection:
     con.execute("SET preserve_insertion_order=true")
     con.execute("SET GLOBAL python_enable_replacements=false")
     con.execute("SET enable_external_access=false")
-    con.execute(
-        "SET GLOBAL order_by_non_integer_literal=true"
-    )  # list(x ORDER BY 'a'): a constant has no effect
+    # list(x ORDER BY 'a'): a constant has no effect
+    con.execute("SET GLOBAL order_by_non_integer_literal=true")
     for name, own in (TEXT_FUNCTIONS | VECTOR_FUNCTIONS).items():
         _create(con, name, own.on_columns, own.parameters, sql_type(own.arrow))
     _create(con, _FAIL, _fail, ["VARCHAR"], "NULL")
@@ -316,14 +292,11 @@ def type_of_path(path: str, schema: pa.Schema) -> pa.DataType | None:
             names = [f.name for f in inner]
             prefix = ".".join([root, *fields[:level]])
             there = "fields here: " + ", ".join(f"{prefix}.{n}" for n in names)
-            raise Fault(f'no column "{path}"', there=there, hint=_suggest(prefix, name, names))
+            near = did_you_mean(name, names)
+            hint = near and near.replace('"', f'"{prefix}.', 1)
+            raise Fault(f'no column "{path}"', there=there, hint=hint)
         inner = inner.field(index).type
     return canonical_type(inner)
-
-
-def _suggest(prefix: str, name: str, names: list[str]) -> str | None:
-    hint = did_you_mean(name, names)
-    return hint.replace('"', f'"{prefix}.', 1) if hint else None
 
 
 def _missing(path: str, schema: pa.Schema) -> Fault:
@@ -335,12 +308,9 @@ def _missing(path: str, schema: pa.Schema) -> Fault:
 
 # Hints for aggregates written as columns.
 _CALLS = {
-    "count": "an aggregate counts rows: {n: count(*)}",
-    **{
-        name: f"{name} takes a column, in an aggregate: {{n: {name}(COLUMN)}}"
-        for name in ("avg", "max", "min", "sum")
-    },
-}
+    name: f"{name} takes a column, in an aggregate: {{n: {name}(COLUMN)}}"
+    for name in ("avg", "max", "min", "sum")
+} | {"count": "an aggregate counts rows: {n: count(*)}"}
 
 
 def executable(sql: str) -> str:
@@ -415,22 +385,26 @@ def _refuse_failing_casts(scalar: Scalar) -> None:
     """Refuse a failing cast of a constant, such as a parameter, unless the plan tests the value
     first.
     """
+    of_rows = (exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window)
     for conversion in scalar.shared_ast.find_all(exp.Cast):
-        guarded = isinstance(conversion, exp.TryCast) or conversion.find_ancestor(
-            exp.Case, exp.If, exp.Coalesce
-        )
+        tested = conversion.find_ancestor(exp.Case, exp.If, exp.Coalesce)
+        sql = to_sql(conversion)
         if (
-            guarded
-            or calls_own(to_sql(conversion))
-            or conversion.find(exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window)
+            isinstance(conversion, exp.TryCast)
+            or tested
+            or calls_own(sql)
+            or conversion.find(*of_rows)
         ):
             continue
         try:
-            value_of(to_sql(conversion))
+            value_of(sql)
         except duckdb.Error as error:
-            raise Fault(
-                f'"{to_sql(conversion)}": {str(error).splitlines()[0].split(": ", 1)[-1]}'
-            ) from None
+            raise Fault(f'"{sql}": {_first_line(error)}') from None
+
+
+def _first_line(error: duckdb.Error) -> str:
+    """The first line of DuckDB's message, without the kind of the error."""
+    return str(error).splitlines()[0].split(": ", 1)[-1]
 
 
 @isolated(grows)
@@ -539,10 +513,9 @@ def refused(scalar: Scalar, error: str) -> Fault:
         return _no_function(scalar, unknown["name"])
     name = _first_aggregate(scalar)
     if UNGROUPED.search(error) and name:
+        what = f'"{short(scalar.text)}": an aggregate ({name}) is not allowed here'
         hint = "compute it in an aggregate or a group_join step and use its column here"
-        return Fault(
-            f'"{short(scalar.text)}": an aggregate ({name}) is not allowed here', hint=hint
-        )
+        return Fault(what, hint=hint)
     lines = [line for line in error.splitlines() if line.strip()]
     message = plain_names(lines[0].split(": ", 1)[-1]) if lines else "does not bind"
     own = next(own_calls(scalar.sql), None) if "No function matches" in message else None
@@ -562,12 +535,10 @@ def _first_aggregate(scalar: Scalar) -> str | None:
     """The first aggregate that is no window function, as written in the plan."""
     if not scalar.has_window:
         return next((name for name in called(scalar.text) if name in aggregates()), None)
-    calls = (
-        call
-        for call in scalar.shared_ast.find_all(exp.Func)
-        if is_aggregate(call) and window_of(call) is None
-    )
-    return next((name for call in calls for name in called(to_sql(call))), None)
+    for call in scalar.shared_ast.find_all(exp.Func):
+        if is_aggregate(call) and window_of(call) is None:
+            return next(called(to_sql(call)), None)
+    return None
 
 
 def stands_for(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> bool:
@@ -586,7 +557,7 @@ def _untyped(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 _EXECUTE = "EXECUTE statement"
-_KEPT = 256  # cached statements; each has its own cursor, so that equal table names do not collide
+Schemas = tuple[tuple[str, pa.Schema], ...]  # of tables, by their names
 
 
 class _Slot:
@@ -616,11 +587,12 @@ class Prepared:
     it, other threads run copies, so that none waits.
     """
 
-    def __init__(self, sql: str, like: Mapping[str, pa.Table]) -> None:
-        self._sql = sql
+    def __init__(self, sql: str, schemas: Schemas) -> None:
+        self._sql, self._schemas = sql, schemas
         self._lock = threading.Lock()
+        # a cursor of its own, so that equal table names do not collide
         self._cursor = connection().cursor()
-        self._slots = {name: _Slot(table.schema) for name, table in like.items()}
+        self._slots = {name: _Slot(schema) for name, schema in schemas}
         self._timed = _asks_now(sql)
         for name, slot in self._slots.items():
             self._cursor.register(name.strip('"'), slot)
@@ -638,7 +610,7 @@ class Prepared:
         """
         statement = f"{_EXECUTE}({NOW} := {_literal(now)})" if self._timed else self._parsed
         if not self._lock.acquire(blocking=False):
-            return Prepared(self._sql, tables).run(tables, now, cursors)
+            return Prepared(self._sql, self._schemas).run(tables, now, cursors)
         try:
             if cursors is not None:
                 cursors.append(self._cursor)
@@ -662,30 +634,17 @@ warnings.filterwarnings(
 
 
 def _literal(now: datetime | None) -> str:
-    return (
-        "NULL::TIMESTAMPTZ"
-        if now is None
-        else f"TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"
-    )
+    if now is None:
+        return "NULL::TIMESTAMPTZ"
+    return f"TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"
 
 
-_statements: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
-_lock = threading.Lock()
+_cached = lru_cache(maxsize=256)(Prepared)
 
 
 def prepared(sql: str, tables: Mapping[str, pa.Table]) -> Prepared:
     """The cached statement over tables with these names and schemas. Raises duckdb.Error."""
-    key = (sql, *((name, table.schema) for name, table in tables.items()))
-    with _lock:
-        statement = _statements.get(key)
-        if statement is not None:
-            _statements.move_to_end(key)
-            return statement
-    made = Prepared(sql, tables)
-    with _lock:
-        if len(_statements) >= _KEPT:
-            _statements.popitem(last=False)
-        return _statements.setdefault(key, made)
+    return _cached(sql, tuple((name, table.schema) for name, table in tables.items()))
 
 
 @lru_cache(maxsize=4096)
@@ -693,29 +652,18 @@ def constant(scalar: Scalar) -> Any:
     """The value of a scalar that reads no columns, time or rows. Raises Fault for other scalars,
     and for a scalar that fails.
     """
+    hint = "a constant: numbers and parameters"
     if (own := next(own_calls(scalar.sql), None)) is not None:
-        what = (
-            f'"{scalar.text}" calls {own.name}, a function of Python: it is called with rows only'
-        )
-        raise Fault(what, hint="a constant: numbers and parameters")
-    if scalar.columns or scalar.asks_now or _over_rows(scalar):
-        raise Fault(
-            f'"{scalar.text}" depends on the rows', hint="a constant: numbers and parameters"
-        )
+        what = f"calls {own.name}, a function of Python: it is called with rows only"
+        raise Fault(f'"{scalar.text}" {what}', hint=hint)
+    over_rows = scalar.has_window or any(map(is_aggregate, scalar.shared_ast.find_all(exp.Func)))
+    if scalar.columns or scalar.asks_now or over_rows:
+        raise Fault(f'"{scalar.text}" depends on the rows', hint=hint)
     refuse_volatile(scalar, connection())
     try:
         return value_of(scalar.sql)
     except duckdb.Error as error:
-        raise Fault(f'"{scalar.text}": {str(error).splitlines()[0].split(": ", 1)[-1]}') from None
-
-
-def _over_rows(scalar: Scalar) -> bool:
-    """Whether a scalar is computed over several rows, such as `row_number() OVER ()` and
-    `count(*)`, which name no column.
-    """
-    return scalar.has_window or any(
-        is_aggregate(call) for call in scalar.shared_ast.find_all(exp.Func)
-    )
+        raise Fault(f'"{scalar.text}": {_first_line(error)}') from None
 
 
 @lru_cache(maxsize=4096)
@@ -739,9 +687,6 @@ def always(scalar: Scalar) -> bool:
         return False
 
 
-_WINDOW_HINT = "compute it with add in a step before and use its column here"
-
-
 def expect_type(
     scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, *, windows: bool = True
 ) -> None:
@@ -754,47 +699,37 @@ def expect_type(
 
 
 def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) -> None:
-    """Refuse a scalar without a single value per row. The scalar must be typed. Raises Fault.
-
-    Args:
-        scalar: An expression over rows.
-        schema: Their columns.
-        windows: Whether window functions are allowed.
+    """Refuse a scalar over rows of a schema without a single value per row; it must be typed.
+    `windows`: whether window functions are allowed. Raises Fault.
     """
     if "(" not in scalar.sql:
         return
     names = set(called(scalar.sql))
     _refuse_several(scalar, names)
-    if not windows and scalar.has_window:
-        raise Fault(
-            f'"{short(scalar.text)}": a window function is not allowed here', hint=_WINDOW_HINT
-        )
+    if not windows:
+        _refuse_window(scalar, "compute it with add in a step before and use its column here")
     if not names & aggregates():
         return
+    rows = empty_relation(pa.schema([field for field in schema if field.name in scalar.roots]))
     try:
-        bind(
-            f"SELECT {executable(scalar.sql)} AS x, {ORDINAL} FROM ({_empty(scalar, schema)}) AS {ROWS}"
-        )
+        bind(f"SELECT {executable(scalar.sql)} AS x, {ORDINAL} FROM ({rows}) AS {ROWS}")
     except duckdb.Error as error:
         raise refused(scalar, str(error)) from None
 
 
-def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = ()) -> pa.DataType:
-    """The canonical type of a scalar over groups of rows. Raises Fault for a scalar without a
-    single value per group.
+def _refuse_window(scalar: Scalar, hint: str) -> None:
+    if scalar.has_window:
+        raise Fault(f'"{short(scalar.text)}": a window function is not allowed here', hint=hint)
 
-    Args:
-        scalar: Aggregates of columns, and columns in `groups`.
-        schema: The columns of the rows.
-        groups: SQL of the values that are equal in a group.
+
+def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = ()) -> pa.DataType:
+    """The canonical type of a scalar over groups of rows: aggregates of their columns, and columns
+    in `groups`, the SQL of the values that are equal in a group. Raises Fault for a scalar without
+    a single value per group.
     """
     check_scalar(scalar, schema)
     _refuse_several(scalar, set(called(scalar.sql)))
-    if scalar.has_window:
-        raise Fault(
-            f'"{short(scalar.text)}": a window function is not allowed here',
-            hint="add it in a step after this one",
-        )
+    _refuse_window(scalar, "add it in a step after this one")
     columns = [executable(scalar.sql), f"min({ORDINAL})", *groups]
     grouped = f" GROUP BY {', '.join(str(i + 3) for i in range(len(groups)))}" if groups else ""
     read = _columns_read(scalar, schema, "".join(groups))
@@ -808,11 +743,6 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
         what = f'"{short(scalar.text)}": the column "{name}" may differ within a group'
         raise Fault(what, hint=f"use an aggregate, such as first({name}) or list({name})") from None
     return type_of_arrow(kind).arrow
-
-
-def _empty(scalar: Scalar, schema: pa.Schema) -> str:
-    roots = scalar.roots
-    return empty_relation(pa.schema([field for field in schema if field.name in roots]))
 
 
 def _refuse_several(scalar: Scalar, names: set[str]) -> None:

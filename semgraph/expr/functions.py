@@ -202,10 +202,8 @@ def name_signs(text: str) -> str:
     >>> name_signs("Visual C++ 6.0"), name_signs("Plan B"), name_signs("J. R. Smith-Jones (Ltd.)")
     ('+ + 6.0', 'b', '')
     """
-    found = _SIGN.finditer(normalized(text).strip())
-    return " ".join(
-        m[0] for m in found if m["sign"] or unicodedata.category(m[0]) in ("Sc", "Sm", "So")
-    )
+    found, symbols = _SIGN.finditer(normalized(text).strip()), ("Sc", "Sm", "So")
+    return " ".join(m[0] for m in found if m["sign"] or unicodedata.category(m[0]) in symbols)
 
 
 def char_entropy(text: str) -> float:
@@ -286,15 +284,12 @@ def listed(values: str) -> str:
     >>> listed('{"age": 36, "title": "engineer", "_state": 1, "home": null}')
     'age: 36; title: engineer'
     """
-    shown = {
-        name: value
+    shown = [
+        f"{name}: {value if isinstance(value, str) else canonical_json(value)}"
         for name, value in _object(values).items()
         if not (name.startswith("_") or _blank(value))
-    }
-    return "; ".join(
-        f"{name}: {value if isinstance(value, str) else canonical_json(value)}"
-        for name, value in shown.items()
-    )
+    ]
+    return "; ".join(shown)
 
 
 def shorten(text: str, limit: int, schema: str = "{}") -> str:
@@ -461,9 +456,8 @@ def _cosines(query: Vector | None, candidates: Sequence[Vector | None]) -> tuple
 def _matrix(vectors: Iterable[Vector | None], size: int) -> Floats:
     import numpy as np
 
-    listed = [
-        np.zeros(size) if vector is None else np.asarray(vector, np.float64) for vector in vectors
-    ]
+    zeros = np.zeros(size)
+    listed = [zeros if vector is None else np.asarray(vector, np.float64) for vector in vectors]
     other = next((len(vector) for vector in listed if len(vector) != size), None)
     if other is not None:
         raise ValueError(f"vectors of {size:,} and of {other:,} numbers cannot be compared")

@@ -108,11 +108,8 @@ class _SharedProcess:
 
 
 class SqlProcess:
-    """A process that computes with DuckDB. It starts on first use.
-
-    Args:
-        seconds: The time limit of all its computations together.
-        of: Another one whose process it shares, with a separate time limit.
+    """A process that computes with DuckDB, for some seconds in all. It starts on first use. Another
+    one, `of`, may share its process with it, with a separate time limit.
     """
 
     def __init__(self, seconds: float, of: SqlProcess | None = None) -> None:
@@ -139,11 +136,8 @@ class SqlProcess:
             self._place.process.kill()
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """The result of a function of `semgraph.expr.duckdb`.
-
-        Raises:
-            duckdb.Error: The function raised it. InterruptException: the time limit is exceeded.
-                OutOfMemoryException: the memory limit is exceeded.
+        """The result of a function of `semgraph.expr.duckdb`. Raises duckdb.Error as the function
+        does, InterruptException after the time limit, and OutOfMemoryException.
         """
         with self._place.lock:
             if self._left <= 0:

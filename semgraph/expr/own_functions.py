@@ -78,17 +78,13 @@ def failure_in(message: str) -> str | None:
 
 @dataclass(frozen=True)
 class FunctionParameter:
-    """A parameter of a function.
-
-    Args:
-        name: Its name.
-        kind: Its type; without `null` the function is not called with NULL, and the result is NULL.
-        default: SQL of its default value; None if it is required.
+    """A parameter of a function. Unless its type has `null`, the function is not called with NULL,
+    and the result is NULL.
     """
 
     name: str
     kind: Type
-    default: str | None = None
+    default: str | None = None  # SQL; None: it is required
 
     def __str__(self) -> str:
         default = "" if self.default is None else f" = {self.default}"
@@ -97,19 +93,10 @@ class FunctionParameter:
 
 @dataclass(frozen=True)
 class OwnFunction:
-    """A user function; it is called with values of rows.
+    """A user function; it is called with values of rows."""
 
-    Args:
-        name: Its name in plans.
-        digest: SHA-256 of its file.
-        file: Its file.
-        python: The function.
-        parameters: Its parameters.
-        result: The type of its result.
-    """
-
-    name: str
-    digest: str
+    name: str  # in plans
+    digest: str  # SHA-256 of its file
     file: Path
     python: Callable[..., Any]
     parameters: tuple[FunctionParameter, ...]
@@ -273,9 +260,8 @@ def own_function(name: str, digest: str, file: Path, python: Any) -> OwnFunction
         raise Fault(f"{name} has no parameter", hint="a constant is a parameter of the plan")
     if "return" not in hints:
         raise Fault(f"{name} does not say what it returns", hint=f"write def {name}(...) -> str")
-    return OwnFunction(
-        name, digest, file, python, parameters, _kind(hints["return"], f"{name} returns")
-    )
+    result = _kind(hints["return"], f"{name} returns")
+    return OwnFunction(name, digest, file, python, parameters, result)
 
 
 def _parameter(
@@ -373,11 +359,8 @@ def called_of(source: str, functions: FunctionsByName | None) -> list[OwnFunctio
     if functions is None or "(" not in source:
         return []
     lower = source.lower()
-    return [
-        functions[name]
-        for name in functions
-        if name in lower and re.search(rf'\b{name}"?\s*\(', lower)
-    ]
+    named = (name for name in functions if name in lower)
+    return [functions[name] for name in named if re.search(rf'\b{name}"?\s*\(', lower)]
 
 
 def with_own_calls(tree: exp.Expr, functions: Sequence[OwnFunction]) -> exp.Expr:
@@ -392,37 +375,25 @@ def with_own_calls(tree: exp.Expr, functions: Sequence[OwnFunction]) -> exp.Expr
     return tree
 
 
-def _signature(function: OwnFunction) -> str:
-    return f"its signature: {function.signature}"
-
-
 def _arguments(call: exp.Expr, function: OwnFunction) -> list[exp.Expr]:
     """The argument of each parameter: by position, by name (`size := 3`), or its default."""
-    names = [parameter.name for parameter in function.parameters]
+    names, own = [parameter.name for parameter in function.parameters], function.name
+    there = f"its signature: {function.signature}"
     values: dict[str, exp.Expr] = {}
     for place, argument in enumerate(call.expressions):
         named = isinstance(argument, (exp.PropertyEQ, exp.Kwarg))
         if not named and place >= len(names):
-            raise Fault(
-                f"{function.name} takes at most {len(names)} arguments", there=_signature(function)
-            )
+            raise Fault(f"{own} takes at most {len(names)} arguments", there=there)
         name = argument.this.name if named else names[place]
         if name not in names:
             hint = did_you_mean(name, names)
-            raise Fault(
-                f'{function.name} has no parameter "{name}"', there=_signature(function), hint=hint
-            )
+            raise Fault(f'{own} has no parameter "{name}"', there=there, hint=hint)
         if name in values:
-            raise Fault(f'{function.name} is given "{name}" twice', there=_signature(function))
+            raise Fault(f'{own} is given "{name}" twice', there=there)
         values[name] = argument.expression if named else argument
-    return [_argument(function, each, values.get(each.name)) for each in function.parameters]
-
-
-def _argument(
-    function: OwnFunction, parameter: FunctionParameter, value: exp.Expr | None
-) -> exp.Expr:
-    if value is not None:
-        return value
-    if parameter.default is None:
-        raise Fault(f'{function.name} needs "{parameter.name}"', there=_signature(function))
-    return exp.maybe_parse(parameter.default, dialect="duckdb")
+    for parameter in function.parameters:
+        if parameter.name not in values:
+            if parameter.default is None:
+                raise Fault(f'{own} needs "{parameter.name}"', there=there)
+            values[parameter.name] = exp.maybe_parse(parameter.default, dialect="duckdb")
+    return [values[name] for name in names]

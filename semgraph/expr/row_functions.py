@@ -503,9 +503,10 @@ def row_numbers(rows: Rows, per: Key, *terms: Term) -> list[int]:
 
 
 def lagged(rows: Rows, value: Key, per: Key, *terms: Term) -> list[Any]:
-    return _each_partition(
-        rows, per, terms, lambda places: [None, *(value(rows[place]) for place in places[:-1])]
-    )
+    def of_partition(places: list[int]) -> list[Any]:
+        return [None, *(value(rows[place]) for place in places[:-1])]
+
+    return _each_partition(rows, per, terms, of_partition)
 
 
 def ranks(rows: Rows, per: Key, *terms: Term) -> list[int]:
@@ -557,16 +558,12 @@ _STEPS = 1_000  # the maximum steps of a pattern at one position of a text
 
 
 def is_linear(pattern: str, flags: int, *, whole: bool = False) -> bool:
-    """Whether Python matches a pattern in time linear in the text.
+    """Whether Python matches a pattern in time linear in the text; `whole`: it is matched against
+    whole texts, not searched for in them.
 
     At each position it takes a bounded number of steps: there are few possible matches, each of
     bounded length. One character or class may repeat without bound: at the end, where nothing after
     it can fail, or anywhere in a pattern for whole texts, which begins at one position.
-
-    Args:
-        pattern: The pattern.
-        flags: Its flags.
-        whole: Whether it is matched against whole texts, not searched for in them.
 
     >>> is_linear("#[a-z]+", 0), is_linear("x[a-z]*!", 0), is_linear("(a?){30}", 0)
     (True, False, False)
@@ -597,9 +594,8 @@ def _ways(items: Items) -> float:
             case "BRANCH":
                 texts = sorted(t for branch in argument[1] if (t := _text(branch)) is not None)
                 others = sum(_ways(branch) for branch in argument[1] if _text(branch) is None)
-                prefix = any(
-                    b.startswith(a) for a, b in pairwise(texts)
-                )  # otherwise at most one matches
+                # Of texts without a common beginning at most one matches.
+                prefix = any(b.startswith(a) for a, b in pairwise(texts))
                 ways *= others + (len(texts) if prefix else min(len(texts), 1))
             case "MAX_REPEAT":
                 least, most, inner = argument

@@ -45,19 +45,14 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True)
 class NameScope:
-    """The meaning of the names in an expression.
-
-    Args:
-        columns: The columns.
-        group: The columns of a row `r` of `rows`, inside aggregates; None if aggregates are refused.
-        window: Makes a column from a window function; None if window functions are refused.
-        prefix: The prefix of the Python names that lambdas bind.
-    """
+    """The meaning of the names in an expression."""
 
     columns: Mapping[str, Code]
+    # the columns of a row `r` of `rows`, inside aggregates; None if aggregates are refused
     group: Mapping[str, Code] | None = None
+    # makes a column from a window function; None if window functions are refused
     window: Callable[[exp.Window], Code] | None = None
-    prefix: str = "x"
+    prefix: str = "x"  # of the Python names that lambdas bind
 
     def bind(self, name: str, kind: Kind) -> tuple[str, NameScope]:
         """The Python name of a lambda's variable, and the scope of its body. Raises Unsupported."""
@@ -129,9 +124,8 @@ def _represents(kind: Kind, wanted: Kind) -> bool:
     if pa.types.is_list(kind) and pa.types.is_list(wanted):
         return _represents(kind.value_type, wanted.value_type)
     if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
-        return [f.name for f in kind] == [f.name for f in wanted] and all(
-            _represents(a.type, b.type) for a, b in zip(kind, wanted, strict=True)
-        )
+        same = [f.name for f in kind] == [f.name for f in wanted]
+        return same and all(_represents(a.type, b.type) for a, b in zip(kind, wanted, strict=True))
     return False
 
 
@@ -604,12 +598,7 @@ _TOKEN = re.compile(
 
 def python_pattern(pattern: str, *, ignore_case: bool, whole: bool = False) -> str:
     """The pattern of RE2 for Python, with equal matches, ASCII classes, and time linear in the
-    text. Raises Unsupported.
-
-    Args:
-        pattern: The pattern.
-        ignore_case: Whether the case of letters is ignored.
-        whole: Whether it is matched against whole texts, not searched for in them.
+    text. Raises Unsupported. `whole`: it is matched against whole texts, not searched for in them.
     """
     if ignore_case and (not pattern.isascii() or "[^" in pattern):
         raise Unsupported("a regular expression that ignores the case of such letters")
@@ -635,17 +624,11 @@ def python_pattern(pattern: str, *, ignore_case: bool, whole: bool = False) -> s
 
 
 class Function(NamedTuple):
-    """A function for exact types of arguments.
+    """A function for exact types of arguments."""
 
-    Args:
-        takes: Each argument's type, or a test of it.
-        gives: The type of the result, or a function of the argument types.
-        python: The name in `row_functions`.
-    """
-
-    takes: tuple[Kind | Callable[[Kind], bool], ...]
-    gives: Kind | Callable[..., Kind]
-    python: str
+    takes: tuple[Kind | Callable[[Kind], bool], ...]  # each argument's type, or a test of it
+    gives: Kind | Callable[..., Kind]  # the type of the result, or a function of the argument types
+    python: str  # its name in `row_functions`
 
     def result(self, *kinds: Kind) -> Kind:
         """The type of its result for arguments of these types."""
@@ -677,14 +660,17 @@ def _first(kind: Kind, *_rest: Kind) -> Kind:
     return kind
 
 
+def _appended(items: Kind, item: Kind) -> Kind:
+    return pa.list_(common([items.value_type, item]))
+
+
 def _any(_kind: Kind) -> bool:
     return True
 
 
 def _vector(kind: Kind) -> bool:
-    return kind == pa.list_(pa.float32()) or (
-        pa.types.is_fixed_size_list(kind) and pa.types.is_float32(kind.value_type)
-    )
+    fixed = pa.types.is_fixed_size_list(kind)
+    return kind == pa.list_(pa.float32()) or bool(fixed and pa.types.is_float32(kind.value_type))
 
 
 def _vectors(kind: Kind) -> bool:
@@ -717,24 +703,18 @@ FUNCTIONS: dict[str | type[exp.Expr], Function] = {
     "list_has_all": Function((_list_of_atoms, _list_of_atoms), BOOL, "has_all"),
     exp.ArrayDistinct: Function((_list_of_atoms,), _first, "list_distinct"),
     exp.ArrayConcat: Function((_lists, _lists), lambda *kinds: common(kinds), "list_concat"),
-    exp.ArrayAppend: Function(
-        (_lists, _any), lambda a, x: pa.list_(common([a.value_type, x])), "list_append"
-    ),
+    exp.ArrayAppend: Function((_lists, _any), _appended, "list_append"),
     exp.Flatten: Function((_lists_of_lists,), lambda kind: kind.value_type, "flatten"),
     "list_slice": Function((_lists, _whole, _whole), _first, "list_slice"),
     "error": Function((_any,), NULL, "fail"),
-    **{
-        name: Function(
-            tuple(_SQL_KINDS[kind] for kind in own.parameters), own.arrow, f"OWN[{name!r}]"
-        )
-        for name, own in TEXT_FUNCTIONS.items()
-    },
-    **{
-        name: Function(
-            (_vector, _vectors, _numeric), VECTOR_FUNCTIONS[name].arrow, f"OWN[{name!r}]"
-        )
-        for name in ("mmr", "mmr_static")
-    },
+}
+FUNCTIONS |= {
+    name: Function(tuple(map(_SQL_KINDS.__getitem__, own.parameters)), own.arrow, f"OWN[{name!r}]")
+    for name, own in TEXT_FUNCTIONS.items()
+}
+FUNCTIONS |= {
+    name: Function((_vector, _vectors, _numeric), VECTOR_FUNCTIONS[name].arrow, f"OWN[{name!r}]")
+    for name in ("mmr", "mmr_static")
 }
 
 
@@ -772,13 +752,10 @@ def _own_call(name: str, trees: Sequence[exp.Expr], scope: NameScope) -> Code:
 
 
 def _arguments(tree: exp.Func) -> list[exp.Expr]:
-    values = [tree.args.get(name) for name in tree.arg_types]
-    return [
-        part
-        for one in values
-        for part in (one if isinstance(one, list) else [one])
-        if isinstance(part, exp.Expr)
-    ]
+    parts = list[Any]()
+    for value in map(tree.args.get, tree.arg_types):
+        parts += value if isinstance(value, list) else [value]
+    return [part for part in parts if isinstance(part, exp.Expr)]
 
 
 # Aggregates ----------------------------------------------------------------------------------------

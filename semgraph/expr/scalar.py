@@ -62,15 +62,11 @@ def _unclosed(tokens: Sequence[Token]) -> str | None:
     for token in tokens:
         if token.token_type in _CLOSERS:
             wanted.append(_CLOSERS[token.token_type])
-        elif (closing := _CLOSING.get(token.token_type)) and (
-            not wanted or wanted.pop() != closing
-        ):
+        elif (closing := _CLOSING.get(token.token_type)) and closing != (wanted or [""]).pop():
             return f"Invalid expression / Unexpected token. Line {token.line}, Col: {token.col}."
-    return (
-        f"Expecting {wanted[-1]}. Line {tokens[-1].line}, Col: {tokens[-1].col}."
-        if wanted
-        else None
-    )
+    if not wanted:
+        return None
+    return f"Expecting {wanted[-1]}. Line {tokens[-1].line}, Col: {tokens[-1].col}."
 
 
 @lru_cache(maxsize=4096)
@@ -180,19 +176,16 @@ MOST = 1_000_000  # characters, bits or items that one call may make
 
 _RESIZING = {"list_resize": 1, "array_resize": 1, "bitstring": 1}  # and which argument is the size
 _LITERAL = re.compile(r"'(?:[^']|'')*'")
-_WIDE = re.compile(
-    r"\d{7,}|%[-+ #0]*\*|\{[^{}]*\{"
-)  # a width of a format: too many digits, or an argument
+# A width of a format: too many digits, or an argument.
+_WIDE = re.compile(r"\d{7,}|%[-+ #0]*\*|\{[^{}]*\{")
 _SIZED = (exp.Pad, exp.Repeat, exp.GenerateSeries, exp.Anonymous, exp.Format)
 _SQL_WIDE = r"[0-9]{7,}|%[-+ #0]*\*|\{[^{}]*\{"
 
 
 def refuse_long(source: str) -> None:
     """Refuse an expression that is too long, without counting its string literals. Raises Fault."""
-    if (
-        len(source) > MOST_CHARACTERS
-        and (length := len(_LITERAL.sub("''", source))) > MOST_CHARACTERS
-    ):
+    length = len(source) if len(source) <= MOST_CHARACTERS else len(_LITERAL.sub("''", source))
+    if length > MOST_CHARACTERS:
         what = f"an expression has at most {MOST_CHARACTERS:,} characters; this one has {length:,}"
         raise Fault(what, hint="give many values as an input and join it")
 
@@ -203,18 +196,9 @@ def refuse_deep(tree: exp.Expr) -> None:
     while parts:
         level += 1
         if level > MOST_DEEP:
-            raise Fault(
-                f"an expression has at most {MOST_DEEP} levels",
-                hint="compute parts of it in steps before",
-            )
+            hint = "compute parts of it in steps before"
+            raise Fault(f"an expression has at most {MOST_DEEP} levels", hint=hint)
         parts = [inner for part in parts for inner in part.iter_expressions()]
-
-
-def refuse_many(items: int) -> None:
-    """Refuse a parameter's list that makes an expression too long. Raises Fault."""
-    if items > MOST_ITEMS:
-        what = f"a list in an expression has at most {MOST_ITEMS:,} items; this one has {items:,}"
-        raise Fault(what, hint="give many values as an input and join it")
 
 
 def bounded(tree: exp.Expr) -> exp.Expr:
@@ -222,51 +206,48 @@ def bounded(tree: exp.Expr) -> exp.Expr:
     are too large.
     """
     for call in list(tree.find_all(*_SIZED)):
-        if isinstance(call, exp.Anonymous):
-            name = str(call.this).lower()
-        else:
-            name = call.sql(dialect=_DIALECT).partition("(")[0].lower()
+        named = call.name if isinstance(call, exp.Anonymous) else call.sql(dialect=_DIALECT)
+        name = named.partition("(")[0].lower()
         _refuse_product(call, name)
-        if isinstance(call, exp.Pad):
-            _bound(call, "expression", call.expression.copy(), name)
-        elif isinstance(call, exp.Repeat):
-            times = call.args["times"]
-            length = exp.func("greatest", exp.func("len", call.this.copy()), exp.Literal.number(1))
-            _bound(
-                call,
-                "times",
-                exp.Mul(this=exp.cast(exp.paren(times.copy()), "hugeint"), expression=length),
-                name,
-            )
-        elif isinstance(call, exp.GenerateSeries):
+        if isinstance(call, exp.GenerateSeries):
             _bound_series(call, name)
-        elif name in _RESIZING and len(call.expressions) > _RESIZING[name]:
-            _bound(
-                call, "expressions", call.expressions[_RESIZING[name]].copy(), name, _RESIZING[name]
-            )
         elif isinstance(call, exp.Format) or name in {"printf", "format"}:
             _bound_format(call, name)
+        elif (place := _place_of_size(call)) is not None:
+            _bound_size(call, name, place)
     return tree
+
+
+_Place = tuple[str, int | None]  # of an argument of a call: its key, and its index in a list
+
+
+def _place_of_size(call: exp.Expr) -> _Place | None:
+    """The argument that says how large the result is."""
+    if isinstance(call, exp.Pad | exp.Repeat):
+        return ("expression" if isinstance(call, exp.Pad) else "times"), None
+    index = _RESIZING.get(call.name.lower(), len(call.expressions))
+    return ("expressions", index) if index < len(call.expressions) else None
+
+
+def _at(call: exp.Expr, place: _Place) -> exp.Expr:
+    key, index = place
+    found: exp.Expr = call.args[key] if index is None else call.args[key][index]
+    return found
+
+
+def _series(call: exp.GenerateSeries) -> tuple[exp.Expr, exp.Expr, exp.Expr]:
+    """The start, the end and the step of a series."""
+    return call.args["start"], call.args["end"], call.args.get("step") or exp.Literal.number(1)
 
 
 def _size(call: exp.Expr) -> int:
     """The size of a call's result if it is written as numbers, otherwise 1."""
-    size: exp.Expr | None = None
     if isinstance(call, exp.GenerateSeries):
-        start, end, step = (
-            _number(call.args.get(name) or _ONE) for name in ("start", "end", "step")
-        )
+        start, end, step = map(_number, _series(call))
         known = start is not None and end is not None and step
-        return max((end - start) // step, 1) if known else 1  # type: ignore[operator]
-    if isinstance(call, exp.Anonymous):
-        index = _RESIZING.get(str(call.this).lower(), 0)
-        size = call.expressions[index] if 0 < index < len(call.expressions) else None
-    elif isinstance(call, exp.Pad | exp.Repeat):
-        size = call.expression if isinstance(call, exp.Pad) else call.args["times"]
-    return max((_number(size) if size is not None else None) or 1, 1)
-
-
-_ONE = exp.Literal.number(1)
+        return max(-((start - end) // step), 1) if known else 1  # type: ignore[operator]
+    place = _place_of_size(call)
+    return max((_number(_at(call, place)) if place else None) or 1, 1)
 
 
 def _refuse_product(call: exp.Expr, name: str) -> None:
@@ -304,45 +285,37 @@ def _number(tree: exp.Expr) -> int | None:
     return int(tree.this) if isinstance(tree, exp.Literal) and tree.is_int else None
 
 
-def _bound(call: exp.Expr, key: str, size: exp.Expr, name: str, index: int | None = None) -> None:
-    """Test `size` before the argument `key` is used."""
-    argument = call.args[key] if index is None else call.args[key][index]
-    number = _plain(argument)
-    if isinstance(number, exp.Literal):
-        text = _plain(call.this) if key == "times" else None
-        known = len(text.name) if isinstance(text, exp.Literal) else 1
-        if number.is_int and int(number.this) * known > MOST:
+def _bound_size(call: exp.Expr, name: str, place: _Place) -> None:
+    """Test a size before it is used: of `repeat` the number of times the length of the text."""
+    size = _at(call, place)
+    text = _plain(call.this) if isinstance(call, exp.Repeat) else exp.Literal.string("")
+    if isinstance(_plain(size), exp.Literal) and isinstance(text, exp.Literal):
+        if (_number(size) or 0) * len(text.name) > MOST:
             raise _too_large(name)
-        if text is None or isinstance(text, exp.Literal):
-            return
-    call.set(
-        key,
-        _unless(exp.GT(this=size, expression=exp.Literal.number(MOST)), argument.copy(), name),
-        index,
-    )
+        return
+    all_of_it = size.copy()
+    if isinstance(call, exp.Repeat):
+        length = exp.func("greatest", exp.func("len", call.this.copy()), exp.Literal.number(1))
+        all_of_it = exp.Mul(this=exp.cast(exp.paren(all_of_it), "hugeint"), expression=length)
+    too_large = exp.GT(this=all_of_it, expression=exp.Literal.number(MOST))
+    call.set(place[0], _unless(too_large, size.copy(), name), place[1])
 
 
 def _bound_series(call: exp.GenerateSeries, name: str) -> None:
     """Test that a series has at most `MOST` steps, in either direction."""
-    start, end = call.args["start"], call.args["end"]
-    step = call.args.get("step") or exp.Literal.number(1)
-    first, last, by = (_number(part) for part in (start, end, step))
-    if first is not None and last is not None and by is not None:
-        if by and (last - first) / by > MOST:
-            raise _too_large(name)
+    start, end, step = _series(call)
+    if _of_lengths(end) or None not in map(_number, (start, end, step)):
         return
+    first, last = exp.paren(start.copy()), exp.paren(end.copy())
 
     def behind(steps: int) -> exp.Expr:
         width = exp.Mul(this=exp.paren(step.copy()), expression=exp.Literal.number(steps))
-        return exp.paren(exp.Add(this=exp.paren(start.copy()), expression=width))
+        return exp.paren(exp.Add(this=first.copy(), expression=width))
 
     def beyond(less: type[exp.Binary]) -> exp.Expr:
-        pairs = [(exp.paren(start.copy()), exp.paren(end.copy())), (behind(MOST), exp.paren(end.copy())),
-                 (exp.paren(start.copy()), behind(1))]  # fmt: skip
-        return exp.and_(*(less(this=a, expression=b) for a, b in pairs))
+        pairs = ((first, last), (behind(MOST), last), (first, behind(1)))
+        return exp.and_(*(less(this=a.copy(), expression=b.copy()) for a, b in pairs))
 
-    if _of_lengths(end):
-        return
     call.set("end", _unless(exp.or_(beyond(exp.LT), beyond(exp.GT)), end.copy(), name))
 
 
@@ -359,19 +332,17 @@ def _of_lengths(tree: exp.Expr) -> bool:
 
 def _bound_format(call: exp.Expr, name: str) -> None:
     """Refuse or test widths with many digits and widths that are arguments."""
-    key, index = ("this", None) if isinstance(call, exp.Format) else ("expressions", 0)
-    arguments = call.args.get(key)
-    if not arguments:
+    place: _Place = ("this", None) if isinstance(call, exp.Format) else ("expressions", 0)
+    if not call.args.get(place[0]):
         return
-    text = arguments if index is None else arguments[index]
+    text = _at(call, place)
     if isinstance(text, exp.Literal):
         if _WIDE.search(text.name):
             raise _too_large(name)
         return
-    wide = exp.Anonymous(
-        this="regexp_matches", expressions=[text.copy(), exp.Literal.string(_SQL_WIDE)]
-    )
-    call.set(key, _unless(wide, text.copy(), name), index)
+    searched = [text.copy(), exp.Literal.string(_SQL_WIDE)]
+    wide = exp.Anonymous(this="regexp_matches", expressions=searched)
+    call.set(place[0], _unless(wide, text.copy(), name), place[1])
 
 
 def _unless(too_large: exp.Expr, value: exp.Expr, name: str) -> exp.Expr:
@@ -404,17 +375,12 @@ _ADMITTED: tuple[type[exp.Expr], ...] = (
 
 @dataclass(frozen=True)
 class Scalar:
-    """An admitted SQL scalar.
+    """An admitted SQL scalar."""
 
-    Args:
-        text: The text in the plan.
-        sql: Canonical DuckDB SQL: identifiers quoted, parameters substituted. Fingerprints use it.
-        columns: Paths of the columns read, such as `name` or `cand.name_key`; sorted.
-    """
-
-    text: str
+    text: str  # in the plan
+    # canonical, for DuckDB: identifiers quoted, parameters substituted; fingerprints use it
     sql: str
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # paths of the columns read, such as `name` or `cand.name_key`; sorted
 
     def __str__(self) -> str:
         return self.text
@@ -517,12 +483,7 @@ def from_ast(tree: exp.Expr, text: str | None = None) -> Scalar:
 def parse_scalar(
     text: object, params: Mapping[str, Any] | None = None, functions: FunctionsByName | None = None
 ) -> Scalar:
-    """Read a scalar and substitute `$parameters`. Raises Fault.
-
-    Args:
-        text: The expression.
-        params: The parameters' values.
-        functions: The user functions that it may call.
+    """Read a scalar, which may call user functions, and substitute `$parameters`. Raises Fault.
 
     >>> parse_scalar("length(name) > $least", {"least": 3}).sql
     'LENGTH("name") > 3'
@@ -572,13 +533,9 @@ def _parse(source: str, params: Mapping[str, Any], own: Sequence[OwnFunction]) -
             _keep_tree(sql, tree)
         else:
             _tree(sql)
-    except (
-        SqlglotError,
-        ValueError,
-    ) as error:  # an operator without operand, such as "@"; no SQL for a node
-        raise Fault(
-            f'cannot read the expression "{short(source)}"', there=_first_line(error)
-        ) from None
+    except (SqlglotError, ValueError) as error:  # "@" without an operand; no SQL for a node
+        what = f'cannot read the expression "{short(source)}"'
+        raise Fault(what, there=_first_line(error)) from None
     return Scalar(source, sql, columns)
 
 
@@ -714,6 +671,9 @@ def _source(value: object) -> object:
     return str(value) if isinstance(value, (int, float)) else value
 
 
+_MISSING = re.compile(r"Required keyword: '\w+' missing for <class '[^']*'>")
+
+
 def short(text: str) -> str:
     """The beginning of an expression, for messages."""
     return text if len(text) <= 80 else text[:77] + "..."
@@ -721,9 +681,7 @@ def short(text: str) -> str:
 
 def _first_line(error: BaseException) -> str:
     line = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return re.sub(
-        r"Required keyword: '\w+' missing for <class '[^']*'>", "Something is missing", line
-    )
+    return _MISSING.sub("Something is missing", line)
 
 
 def _admit(nodes: Iterable[exp.Expr], source: str) -> None:
@@ -737,16 +695,10 @@ def _admit(nodes: Iterable[exp.Expr], source: str) -> None:
         if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
             msg = f'"{short(source)}": * is not a scalar'
             raise Fault(msg, hint="list the columns; count(*) is fine")
-        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
-            name = (
-                str(node.expression.this).lower()
-                if isinstance(node.expression, exp.Anonymous)
-                else "f"
-            )
-            raise Fault(
-                f'"{short(source)}" calls a function behind a dot',
-                hint=f"write {name}(x), not x.{name}()",
-            )
+        if isinstance(node, exp.Dot) and isinstance(call := node.expression, exp.Func):
+            name = call.name.lower() if isinstance(call, exp.Anonymous) else "f"
+            what = f'"{short(source)}" calls a function behind a dot'
+            raise Fault(what, hint=f"write {name}(x), not x.{name}()")
         if not isinstance(node, _ADMITTED):
             msg = f'"{short(source)}": {type(node).__name__.lower()} has no place in a scalar'
             raise Fault(msg, hint="scalars only: no statement, no sub-query")
@@ -780,11 +732,8 @@ def _name_of_parameter(node: exp.Expr, source: str) -> str:
     """
     name = node.this.name if isinstance(node.this, exp.Expr) else node.this
     if name not in _PARAMETER_NAME.findall(source):
-        what = (
-            f'"{name}" is no parameter as it is written'
-            if name
-            else '"?" has no place in an expression'
-        )
+        what = f'"{name}" is no parameter as it is written'
+        what = what if name else '"?" has no place in an expression'
         raise Fault(f'"{short(source)}": {what}', hint="a parameter is written $NAME")
     return str(name)
 
@@ -800,7 +749,11 @@ def _value_of(name: str, params: Mapping[str, Any]) -> Any:
 def literal(value: Any) -> exp.Expr:
     """A plain value as SQL. Raises Fault for a value without an SQL literal."""
     if isinstance(value, (list, tuple)):
-        refuse_many(len(value))
+        if (items := len(value)) > MOST_ITEMS:
+            what = (
+                f"a list in an expression has at most {MOST_ITEMS:,} items; this one has {items:,}"
+            )
+            raise Fault(what, hint="give many values as an input and join it")
         return exp.Array(expressions=[literal(v) for v in value])
     if isinstance(value, float) and not isfinite(value):
         return exp.cast(exp.Literal.string(str(value)), "double")
@@ -1014,12 +967,8 @@ def _outermost(column: exp.Expr) -> exp.Expr:
 
 def _only_value(case: exp.Case) -> exp.Expr | None:
     """The value of a CASE that is NULL in all other branches."""
-    branches = [branch.args["true"] for branch in case.args["ifs"]]
-    values = [
-        value
-        for value in (*branches, case.args.get("default"))
-        if value is not None and not isinstance(value, exp.Null)
-    ]
+    branches = [*(branch.args["true"] for branch in case.args["ifs"]), case.args.get("default")]
+    values = [value for value in branches if not isinstance(value, exp.Null | None)]
     return values[0] if len(values) == 1 and case.this is None else None
 
 
@@ -1042,10 +991,9 @@ def _bound_names(node: exp.Expr) -> set[str]:
     parent = node.parent
     while parent is not None:
         if isinstance(parent, exp.Lambda):
-            names |= {e.name for e in parent.expressions}
+            names |= {each.name for each in parent.expressions}
         if isinstance(parent, exp.Comprehension):
-            names |= {
-                each.name for each in (parent.expression, parent.args.get("position")) if each
-            }
+            bound = (parent.expression, parent.args.get("position"))
+            names |= {each.name for each in bound if each}
         parent = parent.parent
     return names

@@ -94,31 +94,20 @@ def _far(value: Any) -> str:
 class Type:
     """A type of the plan language.
 
-    Args:
-        name: One of string, int64, double, boolean, timestamp, date, json, list, struct, vector,
-            enum.
-        nullable: Written `T null`; in answers, whether the model may answer null.
-        item: The type of a list's elements.
-        fields: The fields of a struct, in order.
-        size: The length of a vector; 0: any length.
-        values: The values of an enum (a string in tables, a closed choice for the model).
-        ref: The records to which a number refers. Written `ref<NAME>`; an int64 for the model and
-            in answers.
-        limits: Limits of an answer, and its `default`, as JSON: `{"maximum":150}`. Written beside
-            the type.
-
     >>> str(parse_type("list<struct<name: string, at: timestamp null>>"))
     'list<struct<name: string, at: timestamp null>>'
     """
 
     tag: ClassVar[str] = "Type"
-    name: str
-    nullable: bool = False
-    item: Type | None = None
-    fields: tuple[tuple[str, Type], ...] = ()
-    size: int = 0
-    values: tuple[str, ...] = ()
+    name: str  # string, int64, double, boolean, timestamp, date, json, list, struct, vector or enum
+    nullable: bool = False  # written `T null`; in answers, whether the model may answer null
+    item: Type | None = None  # the type of a list's elements
+    fields: tuple[tuple[str, Type], ...] = ()  # of a struct, in order
+    size: int = 0  # the length of a vector; 0: any length
+    values: tuple[str, ...] = ()  # of an enum (a string in tables, a closed choice for the model)
+    # the records to which a number refers: `ref<NAME>`, an int64 for the model and in answers
     ref: str = field(default="", metadata={"added": True})
+    # limits of an answer, and its `default`, as JSON: `{"maximum":150}`; written beside the type
     limits: str = field(default="", metadata={"added": True})
 
     def __str__(self) -> str:
@@ -273,10 +262,9 @@ def _tokens(text: str) -> Iterator[str]:
     while text[position:].strip():
         match = _TOKEN.match(text, position)
         if match is None:
-            msg = f'type "{text}": unexpected "{text[position:].strip()[0]}"'
-            raise Fault(
-                msg, hint="a type looks like list<struct<name: string, at: timestamp null>>"
-            )
+            what = f'type "{text}": unexpected "{text[position:].strip()[0]}"'
+            hint = "a type looks like list<struct<name: string, at: timestamp null>>"
+            raise Fault(what, hint=hint)
         yield match.group(1)
         position = match.end()
 
@@ -324,10 +312,8 @@ def _size(tokens: list[str], text: str) -> int:
     tokens.pop(0)
     size = tokens.pop(0)
     if not size.isdigit() or not int(size):
-        raise Fault(
-            f'type "{text}": a vector has a number of elements, not "{size}"',
-            hint="vector[384], or vector",
-        )
+        what = f'type "{text}": a vector has a number of elements, not "{size}"'
+        raise Fault(what, hint="vector[384], or vector")
     _expect(tokens, "]", text)
     return int(size)
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
@@ -30,21 +31,13 @@ _SAMPLES = 1_000  # exceeds the samples of any question
 
 @dataclass(frozen=True, repr=False)
 class ModelSpec:
-    """A parsed specification.
-
-    Args:
-        kind: Model or embedder.
-        provider: Its name in `semgraph.llm.providers.PROVIDERS`.
-        model: The model's name, the path for `recorded`; empty for the provider's default.
-        base_url: The endpoint, if the specification names one.
-        options: The options after `?`, typed, sorted by name.
-    """
+    """A parsed specification."""
 
     kind: Kind
-    provider: str
-    model: str = ""
+    provider: str  # its name in `semgraph.llm.providers.PROVIDERS`
+    model: str = ""  # the path for `recorded`; empty for the provider's default
     base_url: str | None = None
-    options: tuple[tuple[str, Any], ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()  # those after `?`, typed, sorted by name
 
     def option(self, key: str) -> Any:
         """The value of an option, or None."""
@@ -55,11 +48,8 @@ class ModelSpec:
         text = f"{self.provider}:{self.model}" if self.model else self.provider
         if self.base_url:
             text += f"@{without_password(self.base_url)}"
-        return (
-            text
-            + "?" * bool(self.options)
-            + "&".join(f"{key}={_text(value)}" for key, value in self.options)
-        )
+        options = "&".join(f"{key}={_text(value)}" for key, value in self.options)
+        return f"{text}?{options}" if options else text
 
     def __repr__(self) -> str:
         return f"ModelSpec({self})"
@@ -133,6 +123,11 @@ class Request:
     ahead: bool = field(default=False, compare=False)
 
     @property
+    def static(self) -> int:
+        """The number of system messages at its beginning."""
+        return len(list(takewhile(lambda message: message.role == "system", self.messages)))
+
+    @property
     def seed(self) -> int:
         """The seed of a draw, for endpoints that take one."""
         return self.trial * _SAMPLES + self.sample if self.sample else self.trial
@@ -142,9 +137,10 @@ class Request:
         """SHA-256 of everything that determines the answer, except the model, which the journal
         adds. A role only chooses the model.
         """
+        messages = [(m.role, m.content) for m in self.messages]
         body: list[Any] = [
             "default",
-            [(m.role, m.content) for m in self.messages],
+            messages,
             self.schema,
             self.max_tokens,
             self.params,
@@ -284,26 +280,16 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors of some texts.
+    """Vectors of some texts."""
 
-    Args:
-        vectors: Shape (texts, dimensions), float32; normalised only if the model does so.
-        usage: Tokens as the endpoint counted them.
-        calls: The number of answered requests.
-        attempts: The number of sent requests.
-        replayed: Positions of the texts with vectors from the journal.
-        seconds: The time that the endpoint took.
-        dollars: The cost; None if no price is known.
-        failed: The errors of texts without a vector, by position; their vectors are NaN.
-    """
-
-    vectors: Vectors
+    vectors: Vectors  # shape (texts, dimensions); normalised only if the model does so
     usage: Usage = Usage()
-    calls: int = 0
-    attempts: int = 0
-    replayed: tuple[int, ...] = ()
+    calls: int = 0  # answered requests
+    attempts: int = 0  # sent requests
+    replayed: tuple[int, ...] = ()  # positions of the texts with vectors from the journal
     seconds: float = 0.0
-    dollars: float | None = 0.0
+    dollars: float | None = 0.0  # None: no price is known
+    # by position; their vectors are NaN
     failed: Mapping[int, RowError] = field(default_factory=dict)
 
     @property
@@ -315,14 +301,9 @@ class Embeddings:
 def comparable(
     found: Iterable[Vectors], lengths: Counter[int], failed: Mapping[int, RowError]
 ) -> tuple[Vectors, dict[int, RowError]]:
-    """Vectors of equal length in one array, and the errors of those with another length, by
-    position.
-
-    Args:
-        found: The vectors.
-        lengths: The number of earlier vectors of each length; these are added. The most frequent
-            length is the right one, so a single wrong vector does not decide it.
-        failed: Errors found before.
+    """Vectors of equal length in one array, and `failed` with the errors of those with another
+    length, by position. `lengths` counts the vectors of each length, also earlier ones; the most
+    frequent length is the right one, so a single wrong vector does not decide it.
     """
     vectors = list(found)
     errors = dict(failed)
@@ -374,11 +355,14 @@ class Embedder(Protocol):
 
 
 class Free:
-    """A model or an embedder without costs: it runs locally, or replays."""
+    """A model or an embedder without costs and connections: it runs locally, or replays."""
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
         """Zero."""
         return 0.0
+
+    async def aclose(self) -> None:
+        """Do nothing."""
 
 
 class _Either(LLM, Embedder, Protocol):
@@ -389,13 +373,8 @@ Payload = Request | Sequence[str]  # the input of a wrapper: a request, or texts
 
 
 class Wrapper:
-    """A model or an embedder that delegates to an inner one.
-
-    Wrappers that treat models and embedders alike override `_around`; others override `complete` or
-    `embed`.
-
-    Args:
-        inner: The model or embedder.
+    """A model or an embedder that delegates to an inner one. Wrappers that treat both alike
+    override `_around`; others override `complete` or `embed`.
     """
 
     def __init__(self, inner: LLM | Embedder) -> None:

@@ -41,16 +41,10 @@ _LABEL = "semgraph"  # of the token in the metadata of a batch
 
 @dataclass(frozen=True)
 class BatchPolicy:
-    """The size and timing of batches.
+    """The size and timing of batches."""
 
-    Args:
-        poll: The longest pause between two polls, in seconds. The first pauses are shorter.
-        size: Maximum size of one file, in bytes.
-        sleep: Waits some seconds.
-    """
-
-    poll: float = 60.0
-    size: int = _MOST_BYTES
+    poll: float = 60.0  # seconds of the longest pause between two polls; the first ones are shorter
+    size: int = _MOST_BYTES  # the most bytes of one file
     sleep: Sleep = asyncio.sleep
 
     @property
@@ -72,13 +66,7 @@ class _NotThere(Exception):
 
 
 class BatchApi:
-    """The batch endpoint of a model. Failed attempts are repeated.
-
-    Args:
-        model: The model.
-        retry: The retry policy of an attempt.
-        policy: The polling policy.
-    """
+    """The batch endpoint of a model. Failed attempts are repeated."""
 
     def __init__(self, model: OpenAI, retry: RetryPolicy, policy: BatchPolicy) -> None:
         self.name, self._wire = model.name, model.wire
@@ -86,9 +74,7 @@ class BatchApi:
 
     async def create(self, token: str, content: bytes) -> str:
         """Submit a file of requests as a batch of this token, once; return the id of the batch.
-
-        Raises:
-            ModelUnavailable: The endpoint has no batches, refuses the file or does not answer.
+        Raises ModelUnavailable if the endpoint has no batches, refuses the file or does not answer.
         """
         name, upload = f"{token}.jsonl", self._wire.upload
         try:
@@ -99,12 +85,8 @@ class BatchApi:
 
     async def _submit(self, token: str, file: str) -> str:
         """Submit an uploaded file, once. Raises Transient if no batch was created."""
-        body = {
-            "input_file_id": file,
-            "endpoint": f"/v1{PATH}",
-            "completion_window": "24h",
-            "metadata": {_LABEL: token},
-        }
+        body: dict[str, Any] = {"input_file_id": file, "endpoint": f"/v1{PATH}"}
+        body |= {"completion_window": "24h", "metadata": {_LABEL: token}}
         began = time.time()
         try:
             document, _ = await self._wire.post("/batches", json.dumps(body).encode())
@@ -204,12 +186,9 @@ class BatchApi:
                         f"{failure} ({plural(failed, 'attempt')}). Submitted batches are recorded: a resumed run collects "
                         "their answers"
                     ) from failure
-                waits = (
-                    self._retry.wait(failed),
-                    self._policy.pause(looks + failed),
-                    failure.retry_after or 0.0,
-                )
-            await self._policy.sleep(max(waits))
+                wait, pause = self._retry.wait(failed), self._policy.pause(looks + failed)
+                wait = max(wait, pause, failure.retry_after or 0.0)
+            await self._policy.sleep(wait)
 
     def _unsupported(self, why: str) -> ModelUnavailable:
         return ModelUnavailable(
@@ -220,23 +199,14 @@ class BatchApi:
 
 @dataclass(eq=False)
 class _Line:
-    """A request as a line of a file, and its answer.
+    """A request as a line of a file, and its answer."""
 
-    Args:
-        key: The key of its answer in the journal.
-        request: The request.
-        body: The HTTP body.
-        answer: The answer.
-        waiting: Callers that wait for it.
-        attempts: The number of batches that contained it.
-    """
-
-    key: str
+    key: str  # of its answer in the journal
     request: Request
     body: RequestBody
     answer: asyncio.Future[Reply]
-    waiting: int = 0
-    attempts: int = 0
+    waiting: int = 0  # callers that wait for the answer
+    attempts: int = 0  # batches that contained it
 
     def text(self) -> bytes:
         """The line of the file."""
@@ -268,19 +238,11 @@ def batched(model: LLM, stack: Stack) -> Batched | None:
 
 
 class Batched(Wrapper):
-    """Answers requests in batches.
+    """Answers requests in batches, which the journal records.
 
     A file is sent when it is full, or when no further request has come for a moment. A request that
     expired, or that the endpoint failed to answer, goes into the next file. Batches of earlier runs
-    are collected.
-
-    Args:
-        model: The model.
-        journal: Records the batches.
-        scope: As in `Journalled`.
-        retry: The retry policy of a request.
-        fresh: Ignore the batches of earlier runs.
-        policy: The size and timing of batches; None: derived from the model.
+    are collected, unless `fresh`.
     """
 
     def __init__(
@@ -471,9 +433,8 @@ class Batched(Wrapper):
         await self._journal.submitted(token, batch)
         document = await self._api.ended(batch)
         if document is None:
-            raise ModelUnavailable(
-                f"{self.name}: batch {batch} is not there, although it was submitted"
-            )
+            what = f"batch {batch} is not there, although it was submitted"
+            raise ModelUnavailable(f"{self.name}: {what}")
         if document.get("status") == "failed":
             self._journal.not_answered([line.key for line in lines])
             self._refused(document, lines)
@@ -493,9 +454,8 @@ class Batched(Wrapper):
         results = {} if document is None else await self._api.results(document)
         self._forget(sent)
         lost = [line for line in sent.waiting if line.key not in results]
-        self._take(
-            [line for line in sent.waiting if line.key in results], results, _seconds(document)
-        )
+        found = [line for line in sent.waiting if line.key in results]
+        self._take(found, results, _seconds(document))
         self._keep(sent, results, _seconds(document))
         for line in lost:
             self._gather(line)

@@ -42,21 +42,13 @@ class WheelPart:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """One file.
-
-    Args:
-        name: Its name on disk.
-        size: Its length in bytes.
-        sha256: Its digest.
-        urls: The publisher's URLs.
-        parts: Pieces in packages, in file order.
-    """
+    """One file of a model."""
 
     name: str
-    size: int
+    size: int  # bytes
     sha256: str
-    urls: tuple[str, ...] = ()
-    parts: tuple[WheelPart, ...] = ()
+    urls: tuple[str, ...] = ()  # the publisher's
+    parts: tuple[WheelPart, ...] = ()  # pieces in packages, in file order
 
     def complete(self, path: Path) -> bool:
         """Whether the path is a file of the right size."""
@@ -65,31 +57,18 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class CatalogueModel:
-    """A model that runs on this machine.
-
-    Args:
-        name: Its name.
-        kind: Model or embedder.
-        files: Its files.
-        licence: SPDX expression.
-        languages: Languages of its training, ISO 639-1.
-        parameters: Size of the network, for display.
-        context: Maximum tokens of prompt and answer.
-        about: Its purpose, in one line.
-        yes_no: The form of yes/no questions, as measured (`benchmarks/results/real.md`).
-        yes_from: The log-odds from which the answer counts as yes, as measured.
-    """
+    """A model that runs on this machine."""
 
     name: str
     kind: Kind
     files: tuple[ModelFile, ...]
-    licence: str
-    languages: tuple[str, ...]
-    parameters: str
-    context: int
-    about: str
-    yes_no: YesNo = "json"
-    yes_from: float = 0.0
+    licence: str  # SPDX expression
+    languages: tuple[str, ...]  # of its training, ISO 639-1
+    parameters: str  # for display
+    context: int  # the most tokens of prompt and answer
+    about: str  # its purpose, in one line
+    yes_no: YesNo = "json"  # as measured: benchmarks/results/real.md
+    yes_from: float = 0.0  # the log-odds from which the answer counts as yes, as measured
 
     @property
     def size(self) -> int:
@@ -229,12 +208,9 @@ def paths(model: CatalogueModel, env: Mapping[str, str] | None = None) -> tuple[
     return tuple(models_dir(env) / model.name / file.name for file in model.files)
 
 
-def on_disk(model: str | CatalogueModel, env: Mapping[str, str] | None = None) -> bool:
+def on_disk(model: CatalogueModel, env: Mapping[str, str] | None = None) -> bool:
     """Whether all files of a model are on disk with their sizes. Downloads verify the digests."""
-    entry = find(model) if isinstance(model, str) else model
-    return all(
-        file.complete(path) for path, file in zip(paths(entry, env), entry.files, strict=True)
-    )
+    return all(map(ModelFile.complete, model.files, paths(model, env)))
 
 
 # Called with (bytes so far, total bytes, source). It may raise to stop the download; a later one
@@ -259,52 +235,43 @@ class SourceFailed(Exception):
 
 
 def pull(
-    model: str | CatalogueModel,
+    model: CatalogueModel,
     source: str | Path | None = None,
     *,
-    progress: Progress | None = None,
+    progress: Progress = lambda *_: None,
     env: Mapping[str, str] | None = None,
 ) -> tuple[Path, ...]:
     """Download a model's missing files, and return the paths of all files.
 
-    Args:
-        model: Its name, or a model that is not in the catalogue.
-        source: A source instead of the catalogue's: a URL, or a file. For a model with several
-            files: their folder, or a URL that ends in `/`.
-        progress: Called with the progress.
-        env: The environment; default: the process's.
+    `source` replaces the sources of the catalogue: a URL, or a file; for a model with several files
+    their folder, or a URL that ends in `/`.
 
-    Raises:
-        PlanError: No model has that name.
-        ModelUnavailable: No source has the right bytes, the disk is full, or `SEMGRAPH_OFFLINE`
-            forbids downloads.
+    Raises ModelUnavailable if no source has the right bytes, the disk is full, or
+    `SEMGRAPH_OFFLINE` forbids downloads.
     """
-    wanted = find(model) if isinstance(model, str) else model
-    targets = paths(wanted, env)
-    report = progress or (lambda _done, _total, _source: None)
-    if on_disk(wanted, env):
+    targets = paths(model, env)
+    if on_disk(model, env):
         return targets
     if offline(env) and (source is None or _is_url(source)):
         raise ModelUnavailable(
-            f"{wanted.name} is not on this machine, and SEMGRAPH_OFFLINE forbids downloads. Unset it, or copy "
-            f"{_names(wanted)} to this machine: semgraph model pull {wanted.name} --from PATH"
+            f"{model.name} is not on this machine, and SEMGRAPH_OFFLINE forbids downloads. Unset it, or copy "
+            f"{_names(model)} to this machine: semgraph model pull {model.name} --from PATH"
         )
-    with _locked(wanted, env, report):
+    with _locked(model, env, progress):
         before = 0
-        for file, target in zip(wanted.files, targets, strict=True):
+        for file, target in zip(model.files, targets, strict=True):
             if not file.complete(target):
-                _pull_file(wanted, file, target, source, before, report)
+                _pull_file(model, file, target, source, before, progress)
             before += file.size
     return targets
 
 
-def remove(model: str | CatalogueModel, *, env: Mapping[str, str] | None = None) -> int:
+def remove(model: CatalogueModel, *, env: Mapping[str, str] | None = None) -> int:
     """Delete a model's complete and partial files, and return the number of freed bytes."""
-    wanted = find(model) if isinstance(model, str) else model
-    folder = models_dir(env) / wanted.name
+    folder = models_dir(env) / model.name
     if not folder.exists():
         return 0
-    with _locked(wanted, env, lambda _done, _total, _source: None):
+    with _locked(model, env):
         freed = _bytes_in(folder)
         shutil.rmtree(folder)
     return freed
@@ -552,7 +519,7 @@ def _require_space(model: CatalogueModel, file: ModelFile, part: Path) -> None:
 
 @contextmanager
 def _locked(
-    model: CatalogueModel, env: Mapping[str, str] | None, report: Progress
+    model: CatalogueModel, env: Mapping[str, str] | None, report: Progress = lambda *_: None
 ) -> Iterator[None]:
     """Exclusive access for one process; the others wait and report the progress of the first."""
     import filelock

@@ -169,17 +169,12 @@ class _Charges:
 
 
 class CoalescedTexts(_InFlight):
-    """Embeds each text of a partition once.
+    """Embeds each text of a partition once, in requests of at most `batch` texts and `tokens`.
 
     Texts of one turn of the event loop share requests; the first caller of a text is charged for
     it. Partitions share no vectors. If the endpoint rejects a text, the other texts of the request
-    still get their vectors.
-
-    Args:
-        inner: The embedder.
-        batch: Maximum number of texts in one request.
-        tokens: Maximum number of tokens in one request, of several texts.
-        remember: Bytes of vectors kept in memory. Evicted ones are requested from `inner` again.
+    still get their vectors. Up to `remember` bytes of vectors are kept in memory; evicted ones are
+    requested from `inner` again.
     """
 
     def __init__(
@@ -199,13 +194,7 @@ class CoalescedTexts(_InFlight):
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
         """Embed texts, in order. Texts that the partition has embedded, or is embedding, cost
-        nothing.
-
-        A text that the endpoint rejects only fails itself: `failed` has its error.
-
-        Raises:
-            ModelUnavailable: The embedder answers no request.
-            BudgetReached: The next request could exceed a limit, or the run's time is up.
+        nothing. A text that the endpoint rejects fails alone: `failed` has its error.
         """
         if not texts:
             return Embeddings(np.empty((0, await self.dimensions()), np.float32))

@@ -19,8 +19,6 @@ from semgraph.extras import install
 from semgraph.llm.base import Embeddings, Usage, Vectors, comparable
 from semgraph.llm.catalogue import (
     DEFAULT_EMBEDDER,
-    CatalogueModel,
-    Progress,
     find,
     offline,
     on_disk,
@@ -53,13 +51,11 @@ _LENGTH = FaultKind(
 
 
 class OpenAIEmbedder(Endpoint):
-    """Embeds texts over `POST {base_url}/embeddings`.
+    """Embeds texts over `POST {base_url}/embeddings`, with vectors of the length `dimensions`
+    (None: the model's default).
 
     Each call is one attempt. `semgraph.llm.stack` adds retries, limits, budget and journal, and
     splits many texts into requests.
-
-    Args as `Endpoint`, and:
-        dimensions: Length of the vectors to request; None: the model's default.
     """
 
     def __init__(
@@ -87,12 +83,8 @@ class OpenAIEmbedder(Endpoint):
         return max(self._lengths, key=self._lengths.__getitem__)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002  # for wrappers
-        """Embed texts, in order, in one request.
-
-        Raises:
-            RowError: The endpoint rejects one of the texts (too long, empty).
-            ModelUnavailable: The reply has no embeddings, or the endpoint answers no request.
-            Transient: This attempt failed; the next may succeed.
+        """Embed texts, in order, in one request. Raises RowError if the endpoint rejects one of
+        them, Transient if the next attempt may succeed, and ModelUnavailable.
         """
         if not texts:
             return Embeddings(np.empty((0, await self.dimensions()), np.float32))
@@ -147,11 +139,7 @@ DIMENSIONS = {"all-MiniLM-L6-v2": 384}
 
 class _Embedder(InProcess):
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
-        """Embed texts, in their order.
-
-        Raises:
-            ModelUnavailable: The extra is not installed, or the model cannot be fetched or loaded.
-        """
+        """Embed texts, in their order. Raises ModelUnavailable if the model cannot be loaded."""
         return await self._run(lambda cancelled: self._embedded(texts, cancelled))
 
     def _embedded(self, texts: Sequence[str], cancelled: Cancelled) -> Embeddings:
@@ -171,13 +159,7 @@ class LocalEmbedder(_Embedder):
     tokens.
 
     A text's vector does not depend on the other texts. Only the first 256 tokens of a text are
-    embedded.
-
-    Args:
-        model: Its name in the catalogue.
-        threads: CPU threads; None for one per core, or one if all cores are busy.
-        progress: Called with the progress of a download.
-        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
+    embedded. Arguments as `Local`.
     """
 
     def __init__(
@@ -185,13 +167,11 @@ class LocalEmbedder(_Embedder):
         model: str = DEFAULT_EMBEDDER,
         threads: int | None = None,
         *,
-        progress: Progress | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.model = find(model, "embedder")
         super().__init__(f"local:{self.model.name}", env)
         self.threads = threads or default_threads()
-        self._progress = progress
         self._tokenizer: Tokenizer | None = None
 
     async def dimensions(self) -> int:
@@ -201,10 +181,7 @@ class LocalEmbedder(_Embedder):
     def count_tokens(self, text: str) -> int:
         """Count the embedded tokens of a text; an estimate without the model's file."""
         if self._tokenizer is None and on_disk(self.model, self._env):
-            try:
-                self._tokenizer = _tokenizer(self.model, self._env)
-            except ImportError as error:
-                raise missing_extra(self.name) from error
+            self._tokenizer = self._read_tokenizer()
         if self._tokenizer is None:
             return TokenCounter(self.model.name).count(text)
         return len(self._tokenizer.encode(encodable(text)))
@@ -222,14 +199,23 @@ class LocalEmbedder(_Embedder):
             vectors[batch] = _means(model, [encoded[i] for i in batch])
         return vectors, sum(map(len, encoded))
 
+    def _read_tokenizer(self) -> Tokenizer:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise missing_extra(self.name) from error
+        tokenizer = Tokenizer.from_file(str(paths(self.model, self._env)[1]))
+        tokenizer.enable_truncation(self.model.context)
+        tokenizer.no_padding()
+        return tokenizer
+
     def _load(self, cancelled: Cancelled) -> Any:
         try:
             import onnxruntime
-
-            weights, _ = fetched(self.model, cancelled, self._progress, self._env)
-            self._tokenizer = _tokenizer(self.model, self._env)
         except ImportError as error:
             raise missing_extra(self.name) from error
+        weights, _ = fetched(self.model, cancelled, self._env)
+        self._tokenizer = self._read_tokenizer()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -259,22 +245,10 @@ def _means(session: Any, encoded: Sequence[Sequence[int]]) -> Vectors:
     return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True), np.float32)
 
 
-def _tokenizer(model: CatalogueModel, env: Mapping[str, str] | None) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(paths(model, env)[1]))
-    tokenizer.enable_truncation(model.context)
-    tokenizer.no_padding()
-    return tokenizer
-
-
 class SentenceTransformersEmbedder(_Embedder):
-    """A model of the hub or of a folder, loaded by sentence-transformers at the first request.
-
-    Args:
-        model: Its name on the hub, such as `BAAI/bge-small-en-v1.5`, or a folder.
-        device: Such as `cuda`; None: the package's choice.
-        env: The environment (`SEMGRAPH_OFFLINE`); None for the process's.
+    """A model of the hub, such as `BAAI/bge-small-en-v1.5`, or of a folder, loaded by
+    sentence-transformers at the first request. `device` is such as `cuda`; None: the package's
+    choice.
     """
 
     def __init__(

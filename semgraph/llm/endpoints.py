@@ -36,14 +36,8 @@ _allowed: set[tuple[str, str]] = set()
 
 def means(settings: Settings, recording: Path | Recording | None = None) -> Means:
     """The resources with which providers open models, from settings and the plan's recording."""
-    return Means(
-        settings.environment,
-        settings.cwd,
-        partial(key_of, settings=settings),
-        settings.limits.in_flight,
-        recording,
-        settings.prices,
-    )
+    key, in_flight = partial(key_of, settings=settings), settings.limits.in_flight
+    return Means(settings.environment, settings.cwd, key, in_flight, recording, settings.prices)
 
 
 def build(spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None) -> Any:
@@ -67,9 +61,8 @@ def wrapped_model(model: LLM, limiter: Limiter, stack: Stack) -> LLM:
 
 def retry_policy(settings: Settings) -> RetryPolicy:
     """The policy of `retries.attempts` and `retries.seconds`."""
-    return RetryPolicy(
-        attempts=settings["retries.attempts"].value, deadline=settings["retries.seconds"].value
-    )
+    attempts, seconds = (settings[f"retries.{name}"].value for name in ("attempts", "seconds"))
+    return RetryPolicy(attempts=attempts, deadline=seconds)
 
 
 # Makes the limiter of an endpoint from its name and `in_flight`, `rpm`, `tpm`.
@@ -87,17 +80,14 @@ class Endpoints:
 
     Models with the same address and key share a limiter, except those with limits of their own
     (`?rpm=`, `?tpm=`, `?in_flight=`). The same holds for embedders.
-
-    Args:
-        make_limiter: Makes the limiter of an endpoint.
-        limiters: Limiters by endpoint, for all event loops.
-        local: In-process models by specification, for all event loops.
-        remote: Connections by specification, for one event loop.
     """
 
     make_limiter: MakeLimiter = local_limiter
+    # by endpoint, for all event loops
     limiters: dict[tuple[Any, ...], Limiter] = field(default_factory=dict)
+    # in-process models by specification, for all event loops
     local: dict[str, LLM | Embedder] = field(default_factory=dict)
+    # connections by specification, for one event loop
     remote: dict[str, LLM | Embedder] = field(default_factory=dict)
 
     def for_other_loop(self) -> Endpoints:
@@ -137,9 +127,8 @@ class Endpoints:
         rates = (spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm)
         if provider.replays:
             return endpoint, local_limiter("", in_flight, *rates)
-        separate = provider.service is None or any(
-            spec.option(name) for name in ("in_flight", "rpm", "tpm")
-        )
+        limited = any(spec.option(name) for name in ("in_flight", "rpm", "tpm"))
+        separate = provider.service is None or limited
         address = provider.service and provider.service.address(spec.base_url, settings.environment)
         options = (spec.model, *spec.options) if separate else ()
         key = (spec.kind, address, spec.option("key_env"), *options)
@@ -171,15 +160,13 @@ def key_of(spec: ModelSpec, settings: Settings) -> str:
         what = f"{spec}: {name} has a character that no key has"
         raise PlanError(what, hint="copy the key once more, without quotes around it")
     if spec.option("key_env") and not key:
-        raise PlanError(
-            f"{spec}: the environment has no {name}", hint=f"set {name}, or name another variable"
-        )
+        what = f"{spec}: the environment has no {name}"
+        raise PlanError(what, hint=f"set {name}, or name another variable")
     named = [each for each in settings.values.values() if each.value == spec]
     if service and key not in ("", NO_KEY) and named and not any(each.own for each in named):
         url = service.address(spec.base_url, settings.environment)
-        if is_loopback(url) and not (
-            spec.option("key_env") or is_trusted(name, url, named[0], settings)
-        ):
+        asked = spec.option("key_env") or is_trusted(name, url, named[0], settings)
+        if is_loopback(url) and not asked:
             return ""
         require_trusted(name, url, named[0], settings)
     return key
@@ -190,46 +177,29 @@ def key_of(spec: ModelSpec, settings: Settings) -> str:
 
 
 def require_trusted(secret: str, url: str, setting: Setting, settings: Settings) -> None:
-    """Refuse to send a secret to an address that neither the user nor the user's own file names; on
-    a terminal, ask once.
-
-    Args:
-        secret: The name of the variable with the secret.
-        url: The address.
-        setting: The setting that names the address.
-        settings: The source of the user's own addresses and `[trust] hosts`.
-
-    Raises:
-        PlanError: The user has not named that host.
+    """Refuse to send a secret (a variable) to an address that neither the user nor the user's own
+    file names; on a terminal, ask once. `setting` names the address. Raises PlanError.
     """
     if is_trusted(secret, url, setting, settings):
         return
     env, host = settings.environment, _place(url)[1] or url
     if (secret, host) not in _allowed and not _consents(secret, host, setting):
-        what = (
-            f"{setting.origin} names {host}, which would be sent {secret}: only you can allow that"
-        )
+        what = f"{setting.origin} names {host}, which would be sent {secret}"
         place = command("an option", "an argument of Session")
         hint = (
-            f'to allow it, write hosts = ["{host}"] under [trust] in {user_config(env)}, '
-            f"or name the address yourself, in {place} or a variable"
+            f'to allow it, write hosts = ["{host}"] under [trust] in {user_config(env)}, or name '
         )
-        raise PlanError(what, there="Nothing was sent", hint=hint)
+        hint += f"the address yourself, in {place} or a variable"
+        raise PlanError(f"{what}: only you can allow that", there="Nothing was sent", hint=hint)
     _allowed.add((secret, host))
 
 
 def is_trusted(secret: str, url: str, setting: Setting, settings: Settings) -> bool:
-    """Whether the user, or the user's own file, names an address; arguments as `require_trusted`."""
+    """Whether the user, or the user's own file, names an address."""
     env, (scheme, host) = settings.environment, _place(url)
-    own = [
-        *(
-            url
-            for each in SERVICES
-            if each.key == secret
-            for url in (each.url, each.address("", env))
-        ),
-        *(env.get(each.address_from, "") for each in STORES if each.password == secret),
-    ]
+    services = (each for each in SERVICES if each.key == secret)
+    own = [url for each in services for url in (each.url, each.address("", env))]
+    own += [env.get(each.address_from, "") for each in STORES if each.password == secret]
     if setting.own or (host and (scheme, host) in map(_place, own)):
         return True
     hosts = settings.values[TRUST].value if TRUST in settings.values else ()

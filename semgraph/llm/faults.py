@@ -52,13 +52,9 @@ class FaultKind(NamedTuple):
 class Transient(ModelUnavailable):
     """A failed attempt that may succeed when repeated. Endpoints raise it; the stack catches it.
 
-    Args:
-        fault: Its kind, also that of the row's error if all attempts fail.
-        what: What happened, and where.
-        seconds: The duration of the attempt.
-        retry_after: Seconds to wait before the next request of any caller, if the endpoint asks for
-            it.
-        remedy: A suggestion for the user; overrides the fault's.
+    `fault` is its kind, also that of the row's error if all attempts fail; `what` tells what
+    happened, and where. `retry_after` are the seconds to wait before the next request of any
+    caller, if the endpoint asks for it. `remedy` overrides the fault's.
     """
 
     attempts = 1  # HTTP requests
@@ -152,16 +148,11 @@ def failure_of(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> Exception:
-    """The error to raise for a reply that reports an error. Some gateways do so with status 200: then
-    the code of the error is its status, else 500.
+    """The error to raise for a reply that reports an error, as text or JSON. Some gateways do so
+    with status 200: then the code of the error is its status, else 500.
 
-    Args:
-        name: The model's name, with the address unless it is OpenAI's.
-        body: The reply, as text or as JSON.
-        seconds: The duration of the attempt.
-        key: The variable with the key.
-        status: The HTTP status.
-        headers: The headers of the reply.
+    `name` is the model's name, with the address unless it is OpenAI's; `key` the variable with the
+    key.
     """
     text = str(body).strip()
     with suppress(ValueError, RecursionError):
@@ -189,14 +180,8 @@ def failure_of(
 def unreadable(
     error: UnreadableReply, name: str, url: str, text: str, *, proven: bool
 ) -> Exception:
-    """The error to raise for a reply that cannot be read.
-
-    Args:
-        error: The problem of the reply.
-        name: The model's name.
-        url: The base URL.
-        text: The reply.
-        proven: Whether the endpoint gave a valid reply before.
+    """The error to raise for a reply that cannot be read. `proven`: the endpoint gave a valid reply
+    before.
     """
     if error.foreign and not proven:
         what = f"the answer of {url} is not that of an OpenAI-compatible endpoint"
@@ -280,9 +265,8 @@ def retry_after(headers: Mapping[str, str], body: str = "") -> float | None:
 def _seconds_until(text: str) -> float:
     """Seconds until an HTTP date; NaN if it is invalid."""
     try:
-        date = email.utils.parsedate_tz(text)
-        return email.utils.mktime_tz(date) - time.time() if date else math.nan
-    except (ValueError, OverflowError):  # year 99999
+        return email.utils.parsedate_to_datetime(text).timestamp() - time.time()
+    except (ValueError, OverflowError):
         return math.nan
 
 

@@ -77,15 +77,9 @@ class JournalLocked(SemgraphError):
 
 
 def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connection:
-    """Open or create a journal file: WAL mode, autocommit, readable only by its owner.
-
-    Args:
-        path: The file.
-        patience: Seconds to wait while another process holds the lock.
-
-    Raises:
-        JournalLocked: Another process held the lock all the time.
-        SemgraphError: It cannot be opened, is damaged, or is not a journal.
+    """Open or create a journal file: WAL mode, autocommit, readable only by its owner. Raises
+    JournalLocked if another process held the lock for `patience` seconds, and SemgraphError if the
+    file cannot be opened, is damaged, or is not a journal.
     """
     try:
         create_private(path)
@@ -126,18 +120,9 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("PRAGMA secure_delete = ON")
     if "batched" not in tables:  # journals of earlier releases have none
-        database.execute("BEGIN IMMEDIATE")
-        for statement in _TABLES.split(";\n"):
-            database.execute(statement)
-        database.execute("COMMIT")
+        database.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
     # From now on callers retry locked statements themselves, without blocking an event loop.
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-
-
-def key_in_partition(key: bytes, partition: str | bytes) -> bytes:
-    """The key of an answer or vector within a partition, as stored."""
-    stored = partition.encode() if isinstance(partition, str) else partition
-    return hashlib.blake2b(key + stored, digest_size=16).digest()
 
 
 def shrink(database: sqlite3.Connection) -> None:
@@ -152,7 +137,7 @@ _AGAIN = "then run again: earlier answers are kept"
 
 def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
     """The error to raise for an SQLite error."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = _code(error)
     if code == sqlite3.SQLITE_FULL:
         what = f"{path}: the disk is full, so answers cannot be recorded. Free some space, {_AGAIN}"
     elif code == sqlite3.SQLITE_IOERR:
@@ -162,7 +147,7 @@ def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
             f"{path} is damaged or not a journal ({error}); it was not changed. Move it away to begin a new one: "
             "no store depends on it, but its answers are paid for again"
         )
-    elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    elif is_locked(error):
         return JournalLocked(f"{path}: another process keeps the journal locked. End it, {_AGAIN}")
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         what = f"{path}: the journal cannot be written ({error}). {_CHOOSE}"
@@ -184,12 +169,8 @@ class GroupCommit:
 
     Commits stay on the loop's thread: in WAL mode a commit is a short write without fsync, cheaper
     than a thread switch. While another process locks the file, the commit is retried without
-    blocking the loop.
-
-    Args:
-        database: A connection in autocommit mode (`isolation_level=None`) with a short busy
-            timeout.
-        explain: Translates an SQLite error into the error that waiters get.
+    blocking the loop. The connection is in autocommit mode and has a short busy timeout. `explain`
+    translates an SQLite error into the error that waiters get.
     """
 
     def __init__(
@@ -204,11 +185,9 @@ class GroupCommit:
     def add(self, statements: Sequence[Statement]) -> asyncio.Future[Any]:
         """Write these statements soon, all or none.
 
-        Returns:
-            A future with the first row that the last statement returns. It is done after the
-            commit: await it behind `shield`. It raises if the statements cannot be written: only
-            the ones that SQLite rejects are dropped, others stay pending for the next commit or
-            `flush`.
+        Returns a future with the first row that the last statement returns. It is done after the
+        commit: await it behind `shield`. It raises if the statements cannot be written: only the
+        ones that SQLite rejects are dropped, others stay pending for the next commit or `flush`.
         """
         loop = asyncio.get_running_loop()
         done = loop.create_future()
@@ -276,10 +255,11 @@ def _written(database: sqlite3.Connection, statements: Sequence[Statement]) -> A
 
 def is_locked(error: sqlite3.Error) -> bool:
     """Whether the error means that another connection locks the file."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-    )
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def size_on_disk(path: Path) -> int:
@@ -324,21 +304,13 @@ class Exchange:
 
 @dataclass(frozen=True)
 class SubmittedBatch:
-    """A batch of requests whose answers are not in the journal yet.
+    """A batch of requests whose answers are not in the journal yet."""
 
-    Args:
-        token: Its name in the endpoint's metadata.
-        id: The endpoint's id; None if the process ended before it was recorded.
-        model: The model's name.
-        created: The time of the record.
-        keys: The keys of the unanswered requests.
-    """
-
-    token: str
-    id: str | None
+    token: str  # its name in the endpoint's metadata
+    id: str | None  # the endpoint's; None if the process ended before it was recorded
     model: str
     created: float
-    keys: tuple[str, ...]
+    keys: tuple[str, ...]  # of the unanswered requests
 
 
 class OwnText(NamedTuple):
@@ -353,25 +325,17 @@ class Journal:
     Several processes may use one file.
 
     The file holds the user's text: only its owner can read it, each row names its partition so that
-    `forget` can delete it, and deleted text is overwritten. Errors are not recorded. A committed
+    `prune` can delete it, and deleted text is overwritten. Errors are not recorded. A committed
     answer survives the end of the process; a power failure may lose the last ones.
 
-    Args:
-        path: The file; it and its folder are created if they do not exist.
-        keep_days: Rows older than this are deleted now, and `notes` has their number; None keeps
-            all.
-        patience: Seconds to wait while another process locks the file.
-
-    Raises:
-        JournalLocked: Another process locked the file all the time.
-        SemgraphError: The file cannot be opened, is damaged, or is not a journal.
+    Rows older than `keep_days` are deleted when it is opened, and `notes` has their number. Raises
+    as `open_journal`.
     """
 
     def __init__(
         self, path: Path | str, keep_days: float | None = None, patience: float = _LOCK_SECONDS
     ) -> None:
         self.path = Path(path)
-        self._patience = patience
         self._database = open_journal(self.path, patience)
         self._commits = GroupCommit(self._database, lambda error: problem(error, self.path))
         self._closed = False
@@ -379,16 +343,14 @@ class Journal:
         try:
             if keep_days is not None:
                 before = time.time() - keep_days * 86400
-                deleted = self._now(partial(self._delete, before, None))
+                deleted = self._now(partial(self._delete, before, None), patience)
                 if any(deleted):
-                    self._now(partial(shrink, self._database))
-                    self.notes.append(
-                        f"{counted(*deleted)} deleted, older than keep_days = {keep_days}"
-                    )
+                    self._now(partial(shrink, self._database), patience)
+                    note = f"{counted(*deleted)} deleted, older than keep_days = {keep_days}"
+                    self.notes.append(note)
         except BaseException:
             self._database.close()
             raise
-        self._patience = _LOCK_SECONDS
 
     async def find(self, request: Request, model: str, scope: str = "") -> Reply | None:
         """The newest answer to an equal request of the same partition to this model in this scope,
@@ -403,9 +365,8 @@ class Journal:
         """Record an answer; return it after the commit. A cancelled caller does not stop the write.
         The answer gets a new id if the model gave none, or the id of an earlier answer.
 
-        Raises:
-            SemgraphError: It could not be written (disk full, ...). It is written with the next
-                one, or at `close`.
+        Raises SemgraphError if it could not be written (disk full, ...): it is written with the
+        next one, or at `close`.
         """
         texts, answer = _answer_rows(request, reply, model, scope)
         statements = [(_INSERT_TEXT, text) for text in texts]
@@ -432,35 +393,27 @@ class Journal:
         """The recorded vectors of these texts within their partitions, each of shape (dimensions,)."""
         keys = {_vector_key(text, model): text for text in texts}
         sql = "SELECT vector FROM vectors WHERE key = ?"
-        rows = await self._soon(
-            lambda: [
-                (text, self._database.execute(sql, (key,)).fetchone()) for key, text in keys.items()
-            ]
-        )
+
+        def find() -> list[Any]:
+            return [self._database.execute(sql, (key,)).fetchone() for key in keys]
+
+        rows = zip(keys.values(), await self._soon(find), strict=True)
         return {text: np.frombuffer(row[0], dtype="<f4") for text, row in rows if row}
 
     async def record_vectors(self, vectors: Mapping[OwnText, Vectors], model: str) -> None:
         """Record the vectors of texts of partitions. Raises as `record` does."""
-        now = time.time()
-        rows = [
-            (
-                _vector_key(text, model),
-                model,
-                _text(text.partition),
-                now,
-                vector.astype("<f4").tobytes(),
-            )
-            for text, vector in vectors.items()
-        ]
-        await asyncio.shield(self._commits.add([(_INSERT_VECTOR, row) for row in rows]))
+        now, rows = time.time(), list[Statement]()
+        for text, vector in vectors.items():
+            key, partition = _vector_key(text, model), _text(text.partition)
+            row = (key, model, partition, now, vector.astype("<f4").tobytes())
+            rows.append((_INSERT_VECTOR, row))
+        await asyncio.shield(self._commits.add(rows))
 
     def exchange(self, call_id: str) -> Exchange | None:
         """The request and reply of one call, or None if the journal does not have it (any more)."""
-        columns = (
-            f"{_REPLY}, request, attempts, model, scope, partition, step, created, r.text, s.text"
-        )
+        more = "request, attempts, model, scope, partition, step, created, r.text, s.text"
         joins = "LEFT JOIN texts r ON r.hash = rules LEFT JOIN texts s ON s.hash = answers.schema"
-        sql = f"SELECT {columns} FROM answers {joins} WHERE call_id = ?"
+        sql = f"SELECT {_REPLY}, {more} FROM answers {joins} WHERE call_id = ?"
         row = self._now(lambda: self._database.execute(sql, (call_id,)).fetchone())
         return None if row is None else _exchange(row)
 
@@ -501,11 +454,8 @@ class Journal:
         self, before: float | None, partitions: Iterable[str] | None = None
     ) -> tuple[int, int]:
         """Delete and overwrite the answers and vectors that were recorded before a time (None: all)
-        for these partitions (None: all); return the number of each.
-
-        Raises:
-            SemgraphError: Another process locks the file, or it cannot be written; nothing was
-                deleted.
+        for these partitions (None: all); return the number of each. Raises SemgraphError; then
+        nothing was deleted.
         """
         names = None if partitions is None else list(partitions)
         deleted = await self._soon(partial(self._delete, before, names))
@@ -514,11 +464,7 @@ class Journal:
         return deleted
 
     def close(self) -> None:
-        """Write pending statements and close the file. Safe to call twice.
-
-        Raises:
-            SemgraphError: Pending statements cannot be written.
-        """
+        """Write pending statements and close the file. Safe to call twice. Raises SemgraphError."""
         if not self._closed:
             self._closed = True
             try:
@@ -565,9 +511,9 @@ class Journal:
             await asyncio.sleep(_LOCK_PAUSE)
         return done[0]
 
-    def _now(self, action: Callable[[], T]) -> T:
+    def _now(self, action: Callable[[], T], patience: float = _LOCK_SECONDS) -> T:
         """Run an action outside of an event loop: it blocks while another process locks the file."""
-        until = time.monotonic() + self._patience
+        until = time.monotonic() + patience
         while not (done := self._tried(action, until)):
             time.sleep(_LOCK_PAUSE)
         return done[0]
@@ -583,13 +529,8 @@ class Journal:
 
 
 class Journalled(Wrapper):
-    """Serves recorded answers, and records new ones before they are used.
-
-    Args:
-        inner: The model or embedder.
-        journal: The file.
-        scope: Answers are shared only within a scope: each variant of a comparison has its own.
-        fresh: Ignore recorded answers; new ones are recorded.
+    """Serves recorded answers, unless `fresh`, and records new ones before they are used. Answers
+    are shared only within a `scope`: each variant of a comparison has its own.
     """
 
     def __init__(
@@ -645,25 +586,27 @@ class Journalled(Wrapper):
 
 def answer_key(request: Request, model: str, scope: str) -> bytes:
     """The key of an answer, from the request, the model, the scope and the partition."""
-    key = hashlib.blake2b(
-        f"{request.fingerprint}\n{model}\n{scope}".encode(), digest_size=16
-    ).digest()
-    return key_in_partition(key, _text(request.partition))
+    return _key(f"{request.fingerprint}\n{model}\n{scope}", request.partition)
 
 
 def _vector_key(text: OwnText, model: str) -> bytes:
-    key = hashlib.blake2b(
-        f"{model}\n{text.text}".encode("utf-8", "surrogatepass"), digest_size=16
-    ).digest()
-    return key_in_partition(key, _text(text.partition))
+    return _key(f"{model}\n{text.text}", text.partition)
+
+
+def _key(text: str, partition: str) -> bytes:
+    """The stored key of an answer or vector: of its content, then of its partition."""
+    content, owner = (each.encode("utf-8", "surrogatepass") for each in (text, partition))
+    return _digest(_digest(content) + owner)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 @lru_cache(maxsize=512)
 def _hashed(text: str) -> tuple[bytes, str | bytes]:
     """The key of a shared text in the table of texts, and the text as stored."""
-    stored = _text(text)
-    raw = stored if isinstance(stored, bytes) else stored.encode()
-    return hashlib.blake2b(raw, digest_size=16).digest(), stored
+    return _digest(text.encode("utf-8", "surrogatepass")), _text(text)
 
 
 def _text(text: str) -> str | bytes:
@@ -683,20 +626,14 @@ def _answer_rows(
     request: Request, reply: Reply, model: str, scope: str
 ) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
     """The rows to write: the shared texts (system messages and schema), and the answer."""
-    messages = request.messages
-    first = next(
-        (i for i, message in enumerate(messages) if message.role != "system"), len(messages)
-    )
+    messages, first = request.messages, request.static
     rules = _hashed(json.dumps([message.content for message in messages[:first]]))
     schema = _hashed(request.schema)
     rest = [(message.role, message.content) for message in messages[first:]]
-    more = (
-        [request.words, request.sample] if request.sample else [request.words] * bool(request.words)
-    )
-    own = json.dumps(
-        [request.role, request.max_tokens, request.params, request.trial, rest, *more],
-        ensure_ascii=False,
-    )
+    fields = [request.role, request.max_tokens, request.params, request.trial, rest]
+    fields += [request.words] if request.words or request.sample else []
+    fields += [request.sample] if request.sample else []
+    own = json.dumps(fields, ensure_ascii=False)
     usage = f"{reply.usage.prompt} {reply.usage.cached} {reply.usage.completion}"
     answer = (
         answer_key(request, model, scope), reply.call_id, model, scope, _text(request.partition), request.step,

@@ -28,7 +28,6 @@ from semgraph.llm.base import Free, Limits, Reply, Request, Usage, cut
 from semgraph.llm.catalogue import (
     DEFAULT_MODEL,
     CatalogueModel,
-    Progress,
     find,
     models_dir,
     offline,
@@ -55,12 +54,7 @@ _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator"
 
 
 class InProcess(Free, ABC):
-    """A model or an embedder that this process loads at the first request, in a thread of its own.
-
-    Args:
-        name: Its name.
-        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
-    """
+    """A model or an embedder that this process loads at the first request, in a thread of its own."""
 
     def __init__(self, name: str, env: Mapping[str, str] | None) -> None:
         self.name, self._env = name, env
@@ -120,9 +114,7 @@ class Local(InProcess):
     Args:
         model: Its name in the catalogue.
         threads: CPU threads; None for one per core, or one if all cores are busy.
-        context: Tokens of prompt and answer together; None for 16,384, or the model's context if it
-            is shorter.
-        progress: Called with the progress of a download.
+        context: Tokens of prompt and answer together; None for 16,384, or the model's if shorter.
         env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
     """
 
@@ -132,15 +124,14 @@ class Local(InProcess):
         threads: int | None = None,
         context: int | None = None,
         *,
-        progress: Progress | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.model = find(model, "model") if isinstance(model, str) else model
         self.threads = threads or default_threads()
         self._context = min(context or _CONTEXT, self.model.context)
         super().__init__(f"local:{self.model.name}", env)
-        self._progress = progress
         self._grammar = lru_cache(maxsize=256)(_grammar)
+        self._estimate = TokenCounter(self.model.name).count
 
     @property
     def limits(self) -> Limits:
@@ -178,13 +169,10 @@ class Local(InProcess):
         try:
             server.handle_chat_completions(self._body(request), answer.take)
         except ValueError as error:
-            raise RowError(
-                "rejected", f"{self.name} rejected the request: {error}", attempts=1
-            ) from error
+            answer.error = str(error)
         if answer.error:
-            raise RowError(
-                "rejected", f"{self.name} rejected the request: {answer.error}", attempts=1
-            )
+            what = f"{self.name} rejected the request: {answer.error}"
+            raise RowError("rejected", what, attempts=1)
         reply = Reply(
             text="".join(answer.text),
             usage=answer.usage,
@@ -199,10 +187,8 @@ class Local(InProcess):
             raise cut(request, reply)
         if request.schema and not cancelled() and not _is_json(reply.text):
             # llama.cpp ignores a schema that it cannot translate into a grammar.
-            message = (
-                f"{self.name} cannot enforce this schema: llama.cpp does not support all of it"
-            )
-            raise RowError("rejected", message, attempts=1, spent=reply)
+            what = f"{self.name} cannot enforce this schema: llama.cpp does not support all of it"
+            raise RowError("rejected", what, attempts=1, spent=reply)
         return reply
 
     def _body(self, request: Request) -> dict[str, Any]:
@@ -228,7 +214,7 @@ class Local(InProcess):
                 import xllamacpp
         except ImportError as error:
             raise missing_extra(self.name) from error
-        (path,) = fetched(self.model, cancelled, self._progress, self._env)
+        (path,) = fetched(self.model, cancelled, self._env)
         self._require_memory(path)
         params = xllamacpp.CommonParams()
         params.model.path = str(path)
@@ -269,10 +255,6 @@ class Local(InProcess):
         except ImportError:
             return None
         return count and lru_cache(maxsize=512)(count)
-
-    @cached_property
-    def _estimate(self) -> Callable[[str], int]:
-        return TokenCounter(self.model.name).count
 
 
 class _Answer:
@@ -325,25 +307,20 @@ def missing_extra(name: str) -> ModelUnavailable:
 
 
 def fetched(
-    model: CatalogueModel,
-    cancelled: Cancelled,
-    progress: Progress | None,
-    env: Mapping[str, str] | None,
+    model: CatalogueModel, cancelled: Cancelled, env: Mapping[str, str] | None
 ) -> tuple[Path, ...]:
-    """The files of a model. Missing ones are downloaded, as long as a caller waits for them.
-    Without a progress callback, a warning announces the download.
+    """The files of a model. Missing ones are downloaded, which a warning announces, as long as a
+    caller waits for them.
     """
-    if progress is None and not on_disk(model, env) and not offline(env):
+    if not on_disk(model, env) and not offline(env):
         _log.warning(
             "%s is not here yet and is downloaded: %s, once, %s, to %s",
             model.name, size(model.size), model.licence, models_dir(env),
         )  # fmt: skip
 
-    def report(done: int, total: int, source: str) -> None:
+    def report(*_: object) -> None:
         if cancelled():
             raise ModelUnavailable("the download was stopped; the next one resumes it")
-        if progress:
-            progress(done, total, source)
 
     return pull(model, progress=report, env=env)
 
@@ -353,19 +330,7 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-_NUMBERS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
+_NUMBERS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))  # for `struct`
 _STRING, _ARRAY = 8, 9
 _CONTROL, _USER_DEFINED = 3, 4
 
@@ -379,10 +344,8 @@ _CUTS = {"qwen2": (_WORDS_OF_QWEN, False), "smollm": (_WORDS, True), "gpt-2": (_
 
 
 def metadata(path: Path) -> dict[str, Any]:
-    """The metadata of a model file: its architecture, sizes and vocabulary.
-
-    Raises:
-        ModelUnavailable: The file is damaged, or is no GGUF file.
+    """The metadata of a model file: its architecture, sizes and vocabulary. Raises ModelUnavailable
+    if the file is damaged, or is no GGUF file.
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as head:
@@ -429,21 +392,14 @@ def context_bytes(meta: dict[str, Any]) -> int:
     """Bytes of memory per token of context: keys and values of all layers in 16 bits."""
     name = meta["general.architecture"]
     heads = meta[f"{name}.attention.head_count"]
+    kept = meta.get(f"{name}.attention.head_count_kv", heads)
     per_head = meta[f"{name}.embedding_length"] // heads
-    return int(
-        2
-        * 2
-        * meta[f"{name}.block_count"]
-        * meta.get(f"{name}.attention.head_count_kv", heads)
-        * per_head
-    )
+    return int(2 * 2 * meta[f"{name}.block_count"] * kept * per_head)
 
 
 def counter(path: Path) -> Callable[[str], int] | None:
-    """A function that counts tokens with the model's tokenizer; None if its kind is unknown.
-
-    Raises:
-        ImportError: The package `tokenizers` is not installed.
+    """A function that counts tokens with the model's tokenizer; None if its kind is unknown. Raises
+    ImportError without the package `tokenizers`.
     """
     tokenizer = _tokenizer(metadata(path))
     if tokenizer is None:
@@ -459,10 +415,7 @@ def _tokenizer(meta: dict[str, Any]) -> Tokenizer | None:
         return None
     pattern, digits_alone = cut
     tokens = meta["tokenizer.ggml.tokens"]
-    merges = [
-        (left, right)
-        for left, _, right in (pair.partition(" ") for pair in meta["tokenizer.ggml.merges"])
-    ]
+    merges = [tuple(pair.split(" ", 1)) for pair in meta["tokenizer.ggml.merges"]]
     tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True)] * digits_alone
@@ -471,28 +424,21 @@ def _tokenizer(meta: dict[str, Any]) -> Tokenizer | None:
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    kinds = meta["tokenizer.ggml.token_type"]
-    special = [
-        token
-        for token, kind in zip(tokens, kinds, strict=True)
-        if kind in (_CONTROL, _USER_DEFINED)
-    ]
+    kinds = zip(tokens, meta["tokenizer.ggml.token_type"], strict=True)
+    special = [token for token, kind in kinds if kind in (_CONTROL, _USER_DEFINED)]
     tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in special])
     return tokenizer
 
 
 def default_threads(busy: float | None = None) -> int:
     """One thread for each core that this process may use, or a single one if all cores are busy.
+    `busy` are the cores that other processes use; None for the load over the last minute.
 
     Threads of a model wait for each other hundreds of times per token. On busy cores, two threads
     are many times slower than one.
-
-    Args:
-        busy: Cores that other processes use; None for the system's load over the last minute.
     """
-    usable = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    affinity = getattr(os, "sched_getaffinity", None)
+    usable = len(affinity(0)) if affinity else os.cpu_count() or 1
     if busy is None:
         busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if busy >= usable:

@@ -69,13 +69,9 @@ _TURNS = 10  # of the event loop, enough to read an answer
 class Wire:
     """A connection pool to one endpoint. Connects, and imports heavy modules, at the first request.
 
-    Args:
-        name: The model, for messages: `openai:gpt-4.1-mini`.
-        base_url: Such as `http://gpu:8000/v1`; None: the address of the service.
-        api_key: The key; None: the environment's; "": none. Only the service's own address requires
-            a key.
-        timeout: Limit of one attempt, in seconds.
-        service: The service, with the variables of its address and its key.
+    Without `base_url` the address is the service's, with `api_key` None the key is the
+    environment's. Only the service's own address requires a key. `timeout` limits one attempt, in
+    seconds.
     """
 
     def __init__(
@@ -119,10 +115,8 @@ class Wire:
             raise unreadable(error, self.name, self.base_url, text, proven=proven) from None
 
     async def post(self, path: str, body: bytes) -> tuple[dict[str, Any], float]:
-        """Send one request.
-
-        Returns:
-            The JSON object of a reply with status 200, and its duration in seconds.
+        """Send one request. Returns the JSON object of a reply with status 200, and its duration in
+        seconds.
 
         Raises:
             RowError: The endpoint rejects this request.
@@ -228,12 +222,11 @@ class Wire:
     def _session(self) -> ClientSession:
         import aiohttp
 
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=_MAX_CONNECTIONS, ssl=_trusted(), keepalive_timeout=_KEEPALIVE_SECONDS
-            ),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+        connector = aiohttp.TCPConnector(
+            limit=_MAX_CONNECTIONS, ssl=_trusted(), keepalive_timeout=_KEEPALIVE_SECONDS
         )
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+        return aiohttp.ClientSession(connector=connector, timeout=timeout)
 
     @cached_property
     def _headers(self) -> dict[str, str]:
@@ -247,9 +240,8 @@ class Wire:
         # Servers without keys may insist on the header.
         headers |= self._service.authorization(key.strip()) or {"Authorization": "Bearer none"}
         if self.base_url == OPENAI.address(None, os.environ):
-            headers |= {
-                name: os.environ[of] for name, of in _OF_OPENAI.items() if os.environ.get(of)
-            }
+            own = {name: os.environ.get(of) for name, of in _OF_OPENAI.items()}
+            headers |= {name: value for name, value in own.items() if value}
             for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines():
                 name, colon, value = line.partition(":")
                 headers |= {name.strip(): value.strip()} if colon else {}
@@ -334,21 +326,11 @@ class RequestBody(bytes):
 
 
 class Endpoint(CountsTokens):
-    """A model or an embedder at an address: its name, its connections, its tokens and their price.
+    """A model or an embedder at an address: its connections, its tokens and their price.
 
-    Args:
-        model: The endpoint's name of the model.
-        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
-            OpenAI's address.
-        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
-            may need none.
-        timeout: Limit of one attempt, in seconds.
-        price: The price of tokens; overrides the list of `semgraph.llm.tokens`.
-        service: The service of the model, if it is neither OpenAI nor a server at `base_url`.
-        options: Options of its specification, which belong to its name.
-
-    Attributes:
-        name: Such as `openai:gpt-4.1-mini`, with the address unless it is OpenAI's own.
+    Its `name` is such as `openai:gpt-4.1-mini`, with the address unless it is OpenAI's own, and
+    with `options` of its specification. Address and key as `Wire`. `price` overrides the list of
+    `semgraph.llm.tokens`.
     """
 
     def __init__(
@@ -362,7 +344,11 @@ class Endpoint(CountsTokens):
         options: list[str],
     ) -> None:
         self.model, self.service = model, service
-        self.name = endpoint_name(model, base_url, options, service)
+        url = service.address(base_url, os.environ)
+        address = "" if url == service.url else f"@{without_password(url)}"
+        self.name = (
+            f"{service.name}:{model}{address}" + ("?" if options else "") + "&".join(options)
+        )
         self.wire = Wire(self.name, base_url, api_key, timeout, service)
         self._price, self._counter = price, TokenCounter(model)
 
@@ -381,7 +367,6 @@ class OpenAI(Endpoint):
     Each request is one attempt; `semgraph.llm.stack` adds retries, limits, budget and journal.
 
     Args as `Endpoint`, and:
-        limits: The model's limits.
         structured: The mechanism that enforces the schema: `json_schema` (`response_format`,
             strict), `tool` (a required function call, for endpoints that ignore `response_format`)
             or `json_object` (any JSON; the schema is in the prompt).
@@ -428,21 +413,17 @@ class OpenAI(Endpoint):
         return replace(self._limits, logprobs=False) if lacking else self._limits
 
     async def complete(self, request: Request) -> Reply:
-        """Send one request, once.
-
-        Raises:
-            RowError: `truncated` at max_tokens, `refused`, or `rejected` by the endpoint.
-            ModelUnavailable: The endpoint answers no request.
-            Transient: This attempt failed; the next may succeed.
+        """Send one request, once. Raises RowError (`truncated` at max_tokens, `refused`, or
+        `rejected`), Transient if the next attempt may succeed, and ModelUnavailable.
         """
         attempts, body = 1, self.body(request)
+
+        def read(reply: Mapping[str, Any], seconds: float) -> Reply:
+            return self.reply(reply, request, seconds, self.dollars)
+
         while True:
             try:
-                reply = await self.wire.ask(
-                    self.path,
-                    body,
-                    lambda reply, took: self.reply(reply, request, took, self.dollars),
-                )
+                reply = await self.wire.ask(self.path, body, read)
             except (RowError, Transient) as error:
                 following = self.following(error, request, body)
                 if following is None:
@@ -479,12 +460,8 @@ class OpenAI(Endpoint):
             logprobs=word_logprobs(request.words, read.tokens),
         )
         if read.refusal or read.finish == "content_filter":
-            reason = (
-                f"refused by the model: {read.refusal}"
-                if read.refusal
-                else "refused by the provider's content filter"
-            )
-            raise RowError(REFUSED.kind, reason, attempts=1, spent=reply)
+            by = f"the model: {read.refusal}" if read.refusal else "the provider's content filter"
+            raise RowError(REFUSED.kind, f"refused by {by}", attempts=1, spent=reply)
         thought = "" if read.text or not read.reasoning else _ALL_REASONING
         if read.finish == "length" and not request.words:
             raise cut(request, reply, thought)
@@ -606,11 +583,9 @@ class OpenAI(Endpoint):
     def _usage(self, read: Completion, request: Request) -> Usage:
         """The endpoint's token counts, else those of the tokenizer."""
         prompt, cached, answer = read.counts
-        return Usage(
-            prompt_tokens(self, request) if prompt is None else prompt,
-            cached,
-            self.count_tokens(read.text) if answer is None else answer,
-        )
+        prompt = prompt_tokens(self, request) if prompt is None else prompt
+        answer = self.count_tokens(read.text) if answer is None else answer
+        return Usage(prompt, cached, answer)
 
 
 def _without_quotes(message: str, model: str, request: Request) -> str:
@@ -622,17 +597,6 @@ def _without_quotes(message: str, model: str, request: Request) -> str:
     starts = [i for i in range(len(message) - _QUOTE + 1) if message[i : i + _QUOTE] in texts]
     quoted = {i + offset for i in starts for offset in range(_QUOTE)}
     return "".join(letter for i, letter in enumerate(message) if i not in quoted)
-
-
-def endpoint_name(
-    model: str, base_url: str | None, options: list[str], service: Service = OPENAI
-) -> str:
-    """The configured name of a model, `openai:MODEL@URL?option=value`, without a password in the
-    URL.
-    """
-    url = service.address(base_url, os.environ)
-    address = "" if url == service.url else f"@{without_password(url)}"
-    return f"{service.name}:{model}{address}" + ("?" + "&".join(options) if options else "")
 
 
 def _dump(value: Any) -> str:

@@ -7,6 +7,7 @@ entry in `PROVIDERS`.
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -44,50 +45,33 @@ _REACH_SECONDS = 5.0
 EXTRAS = ("reasoning_effort", "verbosity", "service_tier")
 _CHOICES = {"structured": ("json_schema", "json_object", "tool"), "batch": ("true", "false")}
 _OF_BATCHES = ("batch", "poll")
+_NO_BATCHES = "only language models of openai have a batch endpoint: openai:NAME?batch=true"
 
 
 @dataclass(frozen=True)
 class Means:
-    """The resources with which a provider opens a model.
+    """The resources with which a provider opens a model."""
 
-    Args:
-        environment: Keys, addresses, folders.
-        folder: The base of relative paths.
-        key: Returns the key that may be sent to the address of a specification. Raises PlanError.
-        in_flight: Maximum number of requests in flight; None: the model's default.
-        recording: The plan's recording.
-        prices: The prices of the settings as text, by specification without options.
-    """
-
-    environment: Mapping[str, str]
-    folder: Path
+    environment: Mapping[str, str]  # keys, addresses, folders
+    folder: Path  # the base of relative paths
+    # the key that may be sent to the address of a specification; raises PlanError
     key: Callable[[ModelSpec], str]
-    in_flight: int | None = None
-    recording: Path | Recording | None = None
+    in_flight: int | None = None  # None: the model's default
+    recording: Path | Recording | None = None  # the plan's
+    # of the settings as text, by specification without options
     prices: Mapping[str, str] = field(default_factory=dict)
 
 
 class Provider(ABC):
-    """A provider of models or embedders.
+    """A provider of models or embedders."""
 
-    Attributes:
-        name: The prefix of specifications.
-        options: The options of its models and of its embedders, with their types. A kind that the
-            provider lacks has no entry.
-        service: The service at an address; None: models run in this process.
-        names_required: Whether a specification must name a model.
-        extra: The extra with its package; "": none.
-        free: The reason why its tokens cost nothing; "": they may cost something.
-        replays: Whether it replays a recording, which belongs to a plan.
-    """
-
-    name: str
-    options: Mapping[Kind, Options]
-    service: Service | None = None
-    names_required = False
-    extra = ""
-    free = ""
-    replays = False
+    name: str  # the prefix of specifications
+    options: Mapping[Kind, Options]  # with their types; a kind that the provider lacks has no entry
+    service: Service | None = None  # at an address; None: models run in this process
+    names_required = False  # whether a specification must name a model
+    extra = ""  # the extra of semgraph with its package; "": none
+    free = ""  # why its tokens cost nothing; "": they may cost something
+    replays = False  # whether it replays a recording, which belongs to a plan
 
     @abstractmethod
     def open(self, spec: ModelSpec, means: Means) -> Any:
@@ -115,13 +99,8 @@ class Provider(ABC):
         return None
 
     def doctor(self, spec: ModelSpec, means: Means, untried: str) -> tuple[str, str, str]:  # noqa: ARG002
-        """A check whether the model can answer: a sign, the fact, and its remedy. Raises
-        SemgraphError.
-
-        Args:
-            spec: The model.
-            means: The resources with which it would be opened.
-            untried: The text for a reachable endpoint that was sent no request.
+        """A check whether the model can answer: a sign, the fact, and its remedy. `untried` is the
+        text for a reachable endpoint that was sent no request. Raises SemgraphError.
         """
         return GOOD, str(spec), ""
 
@@ -174,20 +153,12 @@ class Hosted(Provider):
             min_output_tokens=least,
             assumed=spec.option("max_output") is None,
         )
+        structured = spec.option("structured") or self.service.structured
+        extra = {name: spec.option(name) for name in EXTRAS if spec.option(name)}
+        more: dict[str, Any] = {"batch": bool(spec.option("batch")), "service": self.service}
+        more["poll"] = spec.option("poll") or _POLL
         endpoint = Anthropic if self.service.protocol == "messages" else OpenAI
-        return endpoint(
-            spec.model,
-            url,
-            key,
-            limits,
-            spec.option("structured") or self.service.structured,
-            timeout,
-            price,
-            extra={key: spec.option(key) for key in EXTRAS if spec.option(key)},
-            batch=bool(spec.option("batch")),
-            poll=spec.option("poll") or _POLL,
-            service=self.service,
-        )
+        return endpoint(spec.model, url, key, limits, structured, timeout, price, extra, **more)
 
     def price(self, spec: ModelSpec, means: Means) -> Price | None:
         """The price that the user set, else the listed one, by its address."""
@@ -337,16 +308,9 @@ def options_of(kind: Kind) -> dict[str, Options]:
 
 
 def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
-    """Parse a specification.
-
-    Args:
-        text: Such as `openai:gpt-4.1-mini`, `openai:Qwen3-32B@http://gpu:8000/v1?structured=tool`,
-            `local`.
-        kind: The expected kind.
-        where: The origin of the text, for messages.
-
-    Raises:
-        PlanError: It is invalid; the message has a suggestion.
+    """Parse a specification of a kind, such as `openai:gpt-4.1-mini`, `local` or
+    `openai:Qwen3-32B@http://gpu:8000/v1?structured=tool`. `where` is its origin, for messages.
+    Raises PlanError with a suggestion.
     """
     what = (f"{where}: " if where else "") + f'"{without_password(text)}"'
     providers = options_of(kind)
@@ -354,16 +318,14 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     provider, mark, tail = provider.partition("?")
     rest = f"?{tail}" if mark and not rest else rest
     if provider not in providers:
-        hint = did_you_mean(provider, providers) or (
-            f"a server that speaks OpenAI's protocol: openai:{rest}@http://HOST:PORT/v1"
-            if rest
-            else f"write openai:{text} for that model"
+        hint = f"write openai:{text} for that model"
+        if rest:
+            hint = f"a server that speaks OpenAI's protocol: openai:{rest}@http://HOST:PORT/v1"
+        there, near = (
+            f"it must begin with {', '.join(providers)}",
+            did_you_mean(provider, providers),
         )
-        raise PlanError(
-            f"{what} is not a valid {kind}",
-            there=f"it must begin with {', '.join(providers)}",
-            hint=hint,
-        )
+        raise PlanError(f"{what} is not a valid {kind}", there=there, hint=near or hint)
     url = _URL.search(rest)
     if not url and _HOST.search(rest.partition("?")[0]):
         raise PlanError(f"{what}: the address after @ must begin with http:// or https://")
@@ -375,16 +337,15 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
         raise PlanError(f"{what}: {provider} has no address", hint=hint)
     base_url = url.group(1).rstrip("/") if url else None
     options = typed_options(query, providers[provider], what)
-    service, form = PROVIDERS[provider].service, dict(options).get("structured")
+    service, form = PROVIDERS[provider].service, options.get("structured")
     if service and form in service.refuses:
         hint = f"leave structured out: {service.structured} is sent"
         raise PlanError(f"{what}: {service.title} has no {form}", hint=hint)
-    if "poll" in dict(options) and not dict(options).get("batch"):
+    if "poll" in options and not options.get("batch"):
         raise PlanError(f"{what}: poll needs batch=true")
-    least, most = (dict(options).get(f"{end}_output") for end in ("min", "max"))
-    if least and most and least > most:
+    if options.get("min_output", 0) > options.get("max_output", math.inf):
         raise PlanError(f"{what}: min_output is above max_output")
-    return ModelSpec(kind, provider, model, base_url, options)
+    return ModelSpec(kind, provider, model, base_url, tuple(options.items()))
 
 
 def names_model(text: str) -> bool:
@@ -404,22 +365,18 @@ def plain_spec(text: str) -> ModelSpec:
     return spec
 
 
-def typed_options(query: str, known: Options, what: str) -> tuple[tuple[str, Any], ...]:
+def typed_options(query: str, known: Options, what: str) -> dict[str, Any]:
     """Parse the options after `?`, sorted by name. Raises PlanError with the prefix `what`."""
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in known:
             there = f"options: {', '.join(known)}" if known else "it has no options"
-            hint = did_you_mean(key, known)
-            if key in _OF_BATCHES:
-                hint = (
-                    "only language models of openai have a batch endpoint: openai:NAME?batch=true"
-                )
+            hint = _NO_BATCHES if key in _OF_BATCHES else did_you_mean(key, known)
             raise PlanError(f'{what}: unknown option "{key}"', there=there, hint=hint)
         if key in options:
             raise PlanError(f'{what}: duplicate "{key}"')
         options[key] = _typed(key, value, known[key], what)
-    return tuple(sorted(options.items()))
+    return dict(sorted(options.items()))
 
 
 PRICES = "IN/OUT or IN/OUT/CACHED, in dollars per million tokens: 0.4/1.6 (an embedder: IN)"
@@ -427,10 +384,11 @@ PRICES = "IN/OUT or IN/OUT/CACHED, in dollars per million tokens: 0.4/1.6 (an em
 
 def _typed(key: str, value: str, read: Callable[[str], Any], what: str) -> Any:
     if key in _CHOICES and value not in _CHOICES[key]:
-        there = f"it must be one of {', '.join(_CHOICES[key])}"
-        raise PlanError(
-            f'{what}: {key} is "{value}"', there=there, hint=did_you_mean(value, _CHOICES[key])
+        there, near = (
+            f"it must be one of {', '.join(_CHOICES[key])}",
+            did_you_mean(value, _CHOICES[key]),
         )
+        raise PlanError(f'{what}: {key} is "{value}"', there=there, hint=near)
     if read is bool:
         return value == "true"
     try:

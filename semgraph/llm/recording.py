@@ -14,7 +14,6 @@ so two recordings differ only where their answers differ:
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import time
@@ -46,27 +45,22 @@ from semgraph.privacy import write_private
 
 VERSION = 1
 _EXCERPT = 80
+_FIRST_LIMITS = ("context_tokens", "max_output_tokens", "in_flight")
 _LIMITS = ("logprobs", "yes_no", "yes_from", "min_output_tokens", "assumed")
 
 
 @dataclass(frozen=True)
 class RecordedAnswer:
-    """The recorded answer to one request.
-
-    Args:
-        step: The step that sent the request.
-        asks: The beginning of the last message, for readers.
-        parts: Short hashes of the request's parts by name: `rules`, `schema`, `parameters`, `rows`.
-        reply: The answer; for an error, the paid answer, if any. Only text, usage, seconds, finish
-            and log-probabilities are recorded.
-        error: Kind and message of the row's error, if any.
+    """The recorded answer to one request. Of a reply only text, usage, seconds, finish and
+    log-probabilities are recorded.
     """
 
-    step: str
-    asks: str
+    step: str  # that sent the request
+    asks: str  # the beginning of the last message, for readers
+    # short hashes of the request's `rules`, `schema`, `parameters` and `rows`
     parts: Mapping[str, str]
-    reply: Reply
-    error: tuple[str, str] | None = None
+    reply: Reply  # for an error, the paid answer, if any
+    error: tuple[str, str] | None = None  # kind and message of the row's error
 
     def line(self, fingerprint: str) -> dict[str, Any]:
         """The line of a recording that holds it."""
@@ -108,61 +102,42 @@ class Recording:
 
     @classmethod
     def read(cls, path: Path) -> Recording:
-        """Read a file.
-
-        Raises:
-            PlanError: It cannot be read, or is not a recording.
-        """
+        """Read a file. Raises PlanError if it cannot be read, or is not a recording."""
         try:
-            lines = (
-                path.read_text(encoding="utf-8", errors="surrogatepass").rstrip("\n").split("\n")
-            )
+            text = path.read_text(encoding="utf-8", errors="surrogatepass")
         except OSError as error:
             hint = 'make one: Session(llm="local").run(PLAN, record_to=FILE); or use a model: llm="local", --llm local'
             raise PlanError(
                 f"no recording can be read at {path}", there=error.strerror, hint=hint
             ) from error
         recording = cls()
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(text.rstrip("\n").split("\n"), start=1):
             try:
                 recording._take(json.loads(line), first=number == 1)
-            except (ValueError, KeyError, TypeError, binascii.Error) as error:
-                there = f"{type(error).__name__}: {error}"
-                raise PlanError(
-                    Problem(
-                        "not a line of a recording", None, Position(str(path), number, 1), there
-                    )
-                ) from error
+            except (ValueError, KeyError, TypeError) as error:
+                what, there = "not a line of a recording", f"{type(error).__name__}: {error}"
+                place = Position(str(path), number, 1)
+                raise PlanError(Problem(what, None, place, there)) from error
         return recording
 
     def _lines(self) -> Iterator[dict[str, Any]]:
+        limits, usual = vars(self.limits), vars(Limits())
         yield {
             "recording": VERSION,
             "model": self.model,
-            "limits": [
-                self.limits.context_tokens,
-                self.limits.max_output_tokens,
-                self.limits.in_flight,
-            ],
-            **{
-                name: value
-                for name in _LIMITS
-                if (value := getattr(self.limits, name)) != getattr(Limits(), name)
-            },
+            "limits": [limits[name] for name in _FIRST_LIMITS],
+            **{name: limits[name] for name in _LIMITS if limits[name] != usual[name]},
             "embedder": self.embedder,
             "dimensions": self.dimensions,
             "date": self.date,
             "now": {name: self.now[name].isoformat() for name in sorted(self.now)},
         }
-        for fingerprint, answer in sorted(
-            self.answers.items(), key=lambda item: (item[1].step, item[1].asks, item[0])
-        ):
-            yield answer.line(fingerprint)
+        places = {key: (answer.step, answer.asks, key) for key, answer in self.answers.items()}
+        for fingerprint in sorted(self.answers, key=places.__getitem__):
+            yield self.answers[fingerprint].line(fingerprint)
         for text in sorted(self.vectors):
-            yield {
-                "embeds": text,
-                "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode(),
-            }
+            vector = base64.b64encode(self.vectors[text].astype("<f4").tobytes())
+            yield {"embeds": text, "vector": vector.decode()}
         for text, error in sorted(self.unembedded.items()):
             yield {"embeds": text, "error": list(error)}
 
@@ -180,9 +155,8 @@ class Recording:
         elif "embeds" in line:
             vector = np.frombuffer(base64.b64decode(line["vector"], validate=True), dtype="<f4")
             if len(vector) != self.dimensions:
-                raise ValueError(
-                    f"the vector has {len(vector)} dimensions, the head says {self.dimensions}"
-                )
+                what = f"the vector has {len(vector)} dimensions"
+                raise ValueError(f"{what}, the head says {self.dimensions}")
             self.vectors[line["embeds"]] = vector.astype(np.float32)
         else:
             reply = Reply(
@@ -193,29 +167,19 @@ class Recording:
                 logprobs=tuple(line.get("logprobs", ())),
             )
             error = (line["error"][0], line["error"][1]) if "error" in line else None
-            self.answers[line["answer"]] = RecordedAnswer(
-                line["step"], line["asks"], line["parts"], reply, error
-            )
+            answer = RecordedAnswer(line["step"], line["asks"], line["parts"], reply, error)
+            self.answers[line["answer"]] = answer
 
 
 def parts(request: Request) -> dict[str, str]:
     """Short hashes of a request's parts. They name the difference if no recorded answer matches."""
-    static = next(
-        (i for i, m in enumerate(request.messages) if m.role != "system"), len(request.messages)
-    )
+    rules, rows = request.messages[: request.static], request.messages[request.static :]
+    parameters = ["default", request.max_tokens, request.params, request.trial]
     return {
-        "rules": _hash([m.content for m in request.messages[:static]]),
+        "rules": _hash([m.content for m in rules]),
         "schema": _hash(request.schema),
-        "parameters": _hash(
-            [
-                "default",
-                request.max_tokens,
-                request.params,
-                request.trial,
-                *filter(None, [request.words, request.sample]),
-            ]
-        ),
-        "rows": _hash([(m.role, m.content) for m in request.messages[static:]]),
+        "parameters": _hash([*parameters, *filter(None, [request.words, request.sample])]),
+        "rows": _hash([(m.role, m.content) for m in rows]),
     }
 
 
@@ -226,8 +190,11 @@ def excerpt(request: Request) -> str:
 
 
 def _hash(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return _sha256(json.dumps(value, ensure_ascii=False, separators=(",", ":")))[:12]
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 _CHANGED = {
@@ -239,14 +206,11 @@ _CHANGED = {
 
 
 class Recorded(CountsTokens, Free):
-    """Replays the answers of a recorded run, on any store.
+    """Replays the answers of a recorded run, from a file or from memory, on any store.
 
     A reply is `issued` and has its recorded tokens and seconds, so tables show those of the
     recorded run. It arrives at once and costs nothing; its `attempts` are 0, because nothing is
     sent. Recorded row errors are raised again.
-
-    Args:
-        recording: The file, or a recording in memory.
     """
 
     def __init__(self, recording: Path | str | Recording) -> None:
@@ -270,12 +234,9 @@ class Recorded(CountsTokens, Free):
         return self.recording.limits
 
     async def complete(self, request: Request) -> Reply:
-        """Return the recorded answer to an equal request.
-
-        Raises:
-            RowError: As recorded.
-            ModelUnavailable: No answer is recorded; the message names the difference from the
-                recorded requests.
+        """Return the recorded answer to an equal request, or raise the recorded RowError. Raises
+        ModelUnavailable if none is recorded; the message names the difference from the recorded
+        requests.
         """
         answers = self.recording.answers
         answer = answers.get(_key(request)) or answers.get(request.fingerprint)
@@ -291,19 +252,12 @@ class Recorded(CountsTokens, Free):
         return reply
 
     def now(self, name: str) -> datetime:
-        """The `$now` of a slice or wave, as recorded.
-
-        Raises:
-            ModelUnavailable: No time of that name was recorded.
-        """
+        """The `$now` of a slice or wave, as recorded. Raises ModelUnavailable if none is."""
         if name not in self.recording.now:
             raise ModelUnavailable(
                 f'{self._what} has no time of "{name}": the windows of the rows changed. ' + _REMEDY
             )
         return self.recording.now[name]
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
     @property
     def _what(self) -> str:
@@ -334,8 +288,7 @@ _REMEDY = (
 
 def _key(request: Request) -> str:
     """The key of an answer in a step with a model of its own."""
-    text = f"{request.step}\n{request.fingerprint}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return _sha256(f"{request.step}\n{request.fingerprint}")
 
 
 def _read(recording: Path | str | Recording) -> Recording:
@@ -344,18 +297,12 @@ def _read(recording: Path | str | Recording) -> Recording:
 
 def _call_id(request: Request) -> str:
     """The id of a replayed call. Equal requests of two partitions are two calls."""
-    if not request.partition:
-        return request.fingerprint[:32]
     text = f"{request.fingerprint}\n{request.partition}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return (_sha256(text) if request.partition else request.fingerprint)[:32]
 
 
 class RecordedEmbedder(CountsTokens, Free):
-    """Replays recorded vectors. Like recorded answers, they are counted and cost nothing.
-
-    Args:
-        recording: The file, or a recording in memory.
-    """
+    """Replays recorded vectors. Like recorded answers, they are counted and cost nothing."""
 
     def __init__(self, recording: Path | str | Recording) -> None:
         self.recording = _read(recording)
@@ -371,11 +318,7 @@ class RecordedEmbedder(CountsTokens, Free):
         return self.recording.dimensions
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
-        """Return the recorded vectors.
-
-        Raises:
-            ModelUnavailable: A text was not embedded during the recording.
-        """
+        """Return the recorded vectors. Raises ModelUnavailable for a text without one."""
         began = time.perf_counter()
         vectors = np.zeros((len(texts), self.recording.dimensions), np.float32)
         failed: dict[int, RowError] = {}
@@ -393,9 +336,6 @@ class RecordedEmbedder(CountsTokens, Free):
         usage = Usage(prompt=sum(map(self.count_tokens, texts)))
         seconds = time.perf_counter() - began
         return Embeddings(vectors, usage, calls=1, seconds=seconds, dollars=0.0, failed=failed)
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
 
 def bare_name(name: str) -> str:
@@ -433,9 +373,8 @@ class Recorder:
 
     def write(self, path: Path | str) -> None:
         """Write the file. The date is that of the earliest `$now`."""
-        self.recording.date = (
-            min(self.recording.now.values()).date().isoformat() if self.recording.now else ""
-        )
+        if times := self.recording.now.values():
+            self.recording.date = min(times).date().isoformat()
         self.recording.write(Path(path))
 
 

@@ -29,12 +29,7 @@ _LEAST_LOGPROB = -9999.0
 
 
 class UnreadableReply(Exception):
-    """A reply without an answer.
-
-    Args:
-        what: A description of the reply.
-        foreign: Whether it belongs to another protocol, such as an HTML page.
-    """
+    """A reply without an answer. `foreign`: it belongs to another protocol, such as an HTML page."""
 
     def __init__(self, what: str, *, foreign: bool = False) -> None:
         self.foreign = foreign
@@ -173,9 +168,8 @@ def content_of(value: Any) -> tuple[str, str]:
         if part.get("type", "text") in ("text", "output_text"):
             texts += text
         else:
-            thoughts += text or "".join(
-                text_of(p.get("text")) for p in _parts(part.get("thinking"))
-            )
+            inner = (text_of(thought.get("text")) for thought in _parts(part.get("thinking")))
+            thoughts += text or "".join(inner)
     if parts and not any({"type", "text"} & part.keys() for part in parts):
         raise UnreadableReply("the content of the message is no text")
     return texts, thoughts
@@ -303,12 +297,8 @@ def _tuple(value: Any, fits: Callable[[Any], bool]) -> tuple[Any, ...] | None:
     return tuple(plain) if all(map(fits, plain)) else None
 
 
-_ANSWER: dict[str, Callable[[Any], Any]] = {
-    "usage": _usage,
-    "attempts": _count,
-    "seconds": amount,
-    "dollars": amount,
-}
+_ANSWER: dict[str, Callable[[Any], Any]] = {"usage": _usage, "attempts": _count}
+_ANSWER |= {"seconds": amount, "dollars": amount}
 _REPLY = _ANSWER | {
     "text": lambda value: value if isinstance(value, str) else None,
     "call_id": _text, "model": _text, "finish": _text,
@@ -323,22 +313,20 @@ _EMBEDDINGS = _ANSWER | {
 
 def _typed(value: Any, types: Mapping[str, Callable[[Any], Any]]) -> tuple[dict[str, Any], str]:
     """The members with the right type, and a description of the others."""
-    values = {name: getattr(value, name) for name in types}
-    typed = {name: types[name](member) for name, member in values.items()}
-    members = {name: member for name, member in typed.items() if member is not None}
-    wrong = [
-        name for name in types if name not in members and (name, values[name]) != ("dollars", None)
-    ]
-    return members, ", ".join(f"{name} {values[name]!r:.80}" for name in wrong)
+    members, wrong = dict[str, Any](), list[str]()
+    for name, typed in types.items():
+        own = getattr(value, name)
+        if (member := typed(own)) is not None:
+            members[name] = member
+        elif (name, own) != ("dollars", None):
+            wrong.append(f"{name} {own!r:.80}")
+    return members, ", ".join(wrong)
 
 
 def checked_reply(endpoint: Any, request: Request, reply: Any) -> Reply:
-    """A reply with the types that `Reply` promises.
-
-    Raises:
-        RowError: The answer was truncated; or a member has another type or an impossible value: the
-            valid ones are counted.
-        EngineError: The value is no `Reply`.
+    """A reply with the types that `Reply` promises. Raises RowError for a truncated answer, and for
+    a member of another type or with an impossible value: the valid ones are counted. Raises
+    EngineError for a value that is no `Reply`.
     """
     if not isinstance(reply, Reply):
         raise EngineError(f"{_of(endpoint)}.complete returned {reply!r:.80}, not a Reply")

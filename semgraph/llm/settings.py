@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import Fault, PlanError, Problem, among, did_you_mean, nearly
-from semgraph.llm.base import ROLES, ModelSpec, falls_back
-from semgraph.llm.catalogue import offline
+from semgraph.llm.base import ROLES, Kind, ModelSpec, falls_back
 from semgraph.llm.providers import PRICES, PROVIDERS, names_model, parse_spec, plain_spec
 from semgraph.llm.services import SERVICES
 from semgraph.llm.tokens import FlatPrice
@@ -49,20 +48,22 @@ _ROLE = re.compile(r"[A-Za-z_]\w*(/\w+)*\Z")  # of a model: a role, or a step
 _OF_KIND = re.compile(r"(?i)(embed|rerank)(d?er|ding)\Z")
 
 
-@dataclass(frozen=True)
-class Source:
-    """Checked values of one source, by dotted key. Models are text, paths are absolute. `own`: the
-    source belongs to the user, not to a folder.
+@dataclass(frozen=True, repr=False)
+class Setting:
+    """A setting with its origin: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`,
+    `default`. `own`: the user set it, not a folder's file or a record.
     """
 
+    value: Any
     origin: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-    origins: Mapping[str, str] = field(default_factory=dict)
     own: bool = True
 
-    def origin_of(self, key: str) -> str:
-        """The origin of a value."""
-        return self.origins.get(key, self.origin)
+    def __repr__(self) -> str:
+        return f"Setting({without_password(str(self.value))}, {self.origin})"
+
+
+# The checked settings of one source, by dotted key. Models are text, paths are absolute.
+Source = dict[str, Setting]
 
 
 def user_config(env: Mapping[str, str]) -> Path:
@@ -70,16 +71,13 @@ def user_config(env: Mapping[str, str]) -> Path:
     import platformdirs
 
     home = env.get("SEMGRAPH_HOME")
-    return (
-        Path(home).expanduser() if home else platformdirs.user_config_path("semgraph")
-    ) / "config.toml"
+    folder = Path(home).expanduser() if home else platformdirs.user_config_path("semgraph")
+    return folder / "config.toml"
 
 
 def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem]) -> Source:
     """Values from the command line or from `Session`, by argument or by key; None means unset."""
-    values = {
-        ARGUMENTS.get(name, name): value for name, value in overrides.items() if value is not None
-    }
+    values = {ARGUMENTS.get(name, name): v for name, v in overrides.items() if v is not None}
     models = {f"models.{name}": value for name, value in (values.pop("models", None) or {}).items()}
     if twice := sorted(models.keys() & values):
         what = f"{OPTION}: {twice[0]} is set twice"
@@ -89,25 +87,19 @@ def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem
 
 def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem]) -> Source:
     """The environment variables that set a key. A misspelt one is an error."""
+    known = [name.removeprefix(_PREFIX) for name in VARIABLES]
     for name in env:
-        if name.startswith(_PREFIX) and name not in VARIABLES:
-            near = did_you_mean(
-                name.removeprefix(_PREFIX), [known.removeprefix(_PREFIX) for known in VARIABLES]
+        own = name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else ""
+        if own and own not in known and (near := did_you_mean(own, known)):
+            what, hint = (
+                f"environment: unknown variable {name}",
+                near.replace('"', f'"{_PREFIX}', 1),
             )
-            if near:
-                problems.append(
-                    Problem(
-                        f"environment: unknown variable {name}",
-                        hint=near.replace('"', f'"{_PREFIX}', 1),
-                    )
-                )
+            problems.append(Problem(what, hint=hint))
     values = {key: env[name] for name, key in _VARIABLES.items() if name in env}
     source = _checked("environment", values, cwd, problems, also=("llm",))
-    return Source(
-        "environment",
-        source.values,
-        {key: f"environment {name}" for name, key in _VARIABLES.items()},
-    )
+    names = {key: name for name, key in _VARIABLES.items()}
+    return {key: replace(each, origin=f"environment {names[key]}") for key, each in source.items()}
 
 
 def from_file(
@@ -127,23 +119,20 @@ def from_file(
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        if required:
-            problems.append(
-                Problem(f"{origin}: there is no such file", hint="name an existing file, or none")
-            )
-        return Source(origin)
+        wrong = Problem(f"{origin}: there is no such file", hint="name an existing file, or none")
+        problems += [wrong] if required else []
     except tomllib.TOMLDecodeError as error:
         problems.append(Problem(f"{origin}: invalid TOML: {error}"))
-        return Source(origin)
-    except (OSError, UnicodeDecodeError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            reason, hint = f"byte {error.start} is not UTF-8", "save it as UTF-8"
-        else:
-            reason, hint = refusal(path.parent, error), f"name another: {named_by}"
-        problems.append(Problem(f"{origin}: cannot be read", there=reason, hint=hint))
-        return Source(origin)
-    also = (TRUST,) if own else ()
-    return replace(_checked(origin, dict(_flat(tree)), path.parent, problems, also), own=own)
+    except UnicodeDecodeError as error:
+        what, there = f"{origin}: cannot be read", f"byte {error.start} is not UTF-8"
+        problems.append(Problem(what, there=there, hint="save it as UTF-8"))
+    except OSError as error:
+        what, there = f"{origin}: cannot be read", refusal(path.parent, error)
+        problems.append(Problem(what, there=there, hint=f"name another: {named_by}"))
+    else:
+        also = (TRUST,) if own else ()
+        return _checked(origin, dict(_flat(tree)), path.parent, problems, also, own=own)
+    return {}
 
 
 def _flat(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -160,16 +149,18 @@ def _checked(
     base: Path,
     problems: list[Problem],
     also: tuple[str, ...] = (),
+    *,
+    own: bool = True,
 ) -> Source:
-    values: dict[str, Any] = {}
+    source: Source = {}
     for key, value in raw.items():
         try:
-            values[key] = _value(key, value, base, also)
+            source[key] = Setting(_value(key, value, base, also), origin, own)
         except Fault as wrong:
             problems.append(Problem(f"{origin}: {wrong.what}", there=wrong.there, hint=wrong.hint))
         except PlanError as error:
             problems += [replace(each, what=f"{origin}: {each.what}") for each in error.problems]
-    return Source(origin, values)
+    return source
 
 
 def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
@@ -186,9 +177,8 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
     if key.startswith("prices."):
         return _price(key.removeprefix("prices."), value)
     if key not in KEYS and key not in also:
-        known = [
-            k for k in (*KEYS, *also, *(f"models.{role}" for role in ROLES)) if k not in TABLES
-        ]
+        known = [each for each in KEYS if each not in TABLES]
+        known += [*also, *(f"models.{role}" for role in ROLES)]
         raise Fault(f'unknown setting "{key}"', **among(key, known, "settings"))
     spec = SETTINGS[key]
     if spec.type is tuple:
@@ -257,34 +247,15 @@ def _number(key: str, value: Any, spec: SettingSpec) -> float | int:
     return number  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, repr=False)
-class Setting:
-    """A setting with its origin: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`,
-    `default`. `own`: the user set it, not a folder's file or a record.
-    """
-
-    value: Any
-    origin: str
-    own: bool = True
-
-    def __repr__(self) -> str:
-        return f"Setting({without_password(str(self.value))}, {self.origin})"
-
-
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a run. Make one with `load`.
+    """All settings of a run. Make one with `load`."""
 
-    Args:
-        values: Every key of `semgraph.toml` that has a value, dotted (`limits.rpm`,
-            `models.small`), with its origin. Models are `ModelSpec`s, paths are absolute.
-        environment: The variables that endpoints may read (keys, addresses).
-        cwd: The directory in which relative paths are resolved.
-    """
-
+    # by dotted key (`limits.rpm`, `models.small`); models are `ModelSpec`s, paths absolute
     values: Mapping[str, Setting]
+    # the variables that endpoints may read (keys, addresses)
     environment: Mapping[str, str] = field(repr=False)
-    cwd: Path
+    cwd: Path  # in which relative paths are resolved
 
     @classmethod
     def load(
@@ -307,30 +278,20 @@ class Settings:
         Raises:
             PlanError: The message lists all problems of all sources.
         """
-        environment = {
-            key: value for key, value in (os.environ if env is None else env).items() if value
-        }
+        given = os.environ if env is None else env
+        environment = {key: value for key, value in given.items() if value}
         learn_from_environment(environment)
         folder = Path.cwd() if cwd is None else cwd.absolute()
         problems: list[Problem] = []
-        named = config or (
-            Path(environment["SEMGRAPH_CONFIG"]) if "SEMGRAPH_CONFIG" in environment else None
-        )
+        named = config or environment.get("SEMGRAPH_CONFIG")
+        file, by = folder / (named or "semgraph.toml"), "its folder is SEMGRAPH_HOME"
         sources = [
             from_options(overrides or {}, folder, problems),
             from_environment(environment, folder, problems),
-            from_file(
-                folder / (named or "semgraph.toml"), folder, problems, required=named is not None
-            ),
-            from_file(
-                user_config(environment),
-                folder,
-                problems,
-                named_by="its folder is SEMGRAPH_HOME",
-                own=True,
-            ),
+            from_file(file, folder, problems, required=named is not None),
+            from_file(user_config(environment), folder, problems, named_by=by, own=True),
         ]
-        learn_from_addresses(str(value) for source in sources for value in source.values.values())
+        learn_from_addresses(str(each.value) for source in sources for each in source.values())
         values = _plain(sources, folder) | _models(sources, environment, problems)
         specs = [value.value for value in values.values() if isinstance(value.value, ModelSpec)]
         learn(*(environment.get(str(spec.option("key_env") or "")) for spec in specs))
@@ -403,16 +364,14 @@ class Settings:
         problems, texts = list[Problem](), {k: m for k, m in keys.items() if isinstance(m, str)}
         source = from_options(texts, self.cwd, problems)
         specs = {k: Setting(m, OPTION) for k, m in keys.items() if isinstance(m, ModelSpec)}
-        specs |= {k: found for k in source.values if (found := _spec(source, k, problems))}
+        specs |= {k: found for k in source if (found := _spec(source, k, problems))}
         if problems:
             raise PlanError(*problems)
-        every = specs.pop("llm", None)
-        kept = {
-            key: value
-            for key, value in self.values.items()
-            if every is None or key == "models.embed" or not key.startswith("models.")
-        }
-        return replace(self, values=kept | ({"models.default": every} if every else {}) | specs)
+        values = dict(self.values)
+        if every := specs.pop("llm", None):
+            values = {key: each for key, each in values.items() if not _is_role(key)}
+            values["models.default"] = every
+        return replace(self, values=values | specs)
 
     @property
     def limits(self) -> RunLimits:
@@ -440,27 +399,19 @@ class Settings:
         """The journal's file; None if `keep_days` is 0."""
         return Path(self["journal.path"].value) if self.keep_days != 0 else None
 
-    @property
-    def offline(self) -> bool:
-        """Whether `SEMGRAPH_OFFLINE` forbids downloads."""
-        return offline(self.environment)
-
     def rows(self) -> Iterator[tuple[str, str, str]]:
         """(key, value, origin) of every setting, as text that is safe to print."""
         for key in sorted(self.values):
             value, origin = self.values[key].value, self.values[key].origin
             parts = value if isinstance(value, tuple) else (value,)
             yield key, ", ".join(_short(part, self.cwd) for part in parts) or "none", origin
-        for name in (
-            *(name for each in SERVICES for name in (each.key, each.url_from)),
-            *(each.address_from for each in STORES),
-            "SEMGRAPH_HOME",
-            "SEMGRAPH_OFFLINE",
-        ):
-            text = self.environment.get(name, "")
-            if text:
-                is_key = any(name == each.key for each in SERVICES)
-                yield name, masked(text) if is_key else without_password(text), "environment"
+        keys = {each.key for each in SERVICES}
+        names = [name for each in SERVICES for name in (each.key, each.url_from)]
+        names += [each.address_from for each in STORES]
+        for name in (*names, "SEMGRAPH_HOME", "SEMGRAPH_OFFLINE"):
+            if text := self.environment.get(name, ""):
+                shown = masked(text) if name in keys else without_password(text)
+                yield name, shown, "environment"
 
     @property
     def facts(self) -> dict[str, dict[str, str]]:
@@ -489,16 +440,22 @@ def _short(value: Any, cwd: Path) -> str:
 
 def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Setting]:
     """All settings except models, each from the first source that has it."""
-    defaults = {key: each.default for key, each in SETTINGS.items() if each.default is not None}
-    values = {
-        key: Setting(cwd / v if isinstance(v, Path) else v, "default")
-        for key, v in defaults.items()
-    }
+    values: Source = {}
+    for key, spec in SETTINGS.items():
+        if (default := spec.default) is not None:
+            default = cwd / default if isinstance(default, Path) else default
+            values[key] = Setting(default, "default")
     for source in reversed(sources):
-        for key, value in source.values.items():
-            if key != "llm" and not key.startswith("models."):
-                values[key] = Setting(value, source.origin_of(key), source.own)
+        values |= {key: each for key, each in source.items() if not _names_model(key)}
     return values
+
+
+def _names_model(key: str) -> bool:
+    return key == "llm" or key.startswith("models.")
+
+
+def _is_role(key: str) -> bool:
+    return key.startswith("models.") and key != "models.embed"
 
 
 def _models(
@@ -510,16 +467,12 @@ def _models(
     models: dict[str, Setting] = {}
     everything = False
     for source in sources:
-        specs = {
-            key: _spec(source, key, problems)
-            for key in source.values
-            if key == "llm" or key.startswith("models.")
-        }
+        specs = {key: _spec(source, key, problems) for key in source if _names_model(key)}
         every = specs.pop("llm", None)
         default = specs.get("models.default") or every
         if default and PROVIDERS[default.value.provider].replays and not everything:
             recorded = ModelSpec("embedder", default.value.provider, default.value.model)
-            specs.setdefault("models.embed", Setting(recorded, default.origin, source.own))
+            specs.setdefault("models.embed", replace(default, value=recorded))
         for key, value in specs.items():
             if value and (key == "models.embed" or not everything):
                 models.setdefault(key, value)
@@ -532,16 +485,15 @@ def _models(
 
 
 def _spec(source: Source, key: str, problems: list[Problem]) -> Setting | None:
-    origin = source.origin_of(key)
+    text = source[key]
+    kind: Kind = "embedder" if key == "models.embed" else "model"
     try:
-        spec = parse_spec(
-            source.values[key], "embedder" if key == "models.embed" else "model", origin
-        )
-        PROVIDERS[spec.provider].files(spec, origin)
+        spec = parse_spec(text.value, kind, text.origin)
+        PROVIDERS[spec.provider].files(spec, text.origin)
     except PlanError as error:
         problems.extend(error.problems)
         return None
-    return Setting(spec, origin, source.own)
+    return replace(text, value=spec)
 
 
 def _implied(env: Mapping[str, str]) -> Setting:

@@ -42,20 +42,14 @@ _IN_SUCCESSION = 3  # consecutive failed requests
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """The retry policy of failed attempts. The wait before attempt n + 1 is random, up to
+    """The retry policy of failed attempts. The wait before attempt n + 1 is a random one of up to
     `first * 2 ** (n - 1)` seconds.
-
-    Args:
-        attempts: Maximum number of HTTP requests for one request.
-        first: Upper bound of the first wait, in seconds.
-        longest: Upper bound of every wait, in seconds, unless the endpoint asks for more.
-        deadline: No attempt begins after this many seconds of attempts and waits; time in the
-            limiter's queue is not counted. The endpoint's timeout limits the last attempt.
     """
 
-    attempts: int = 10
+    attempts: int = 10  # the most HTTP requests for one request
     first: float = 0.5
-    longest: float = 30.0
+    longest: float = 30.0  # seconds of every wait, unless the endpoint asks for more
+    # no attempt begins after these seconds of attempts and waits, without the limiter's queue
     deadline: float = 600.0
 
     def wait(self, attempt: int) -> float:
@@ -65,12 +59,8 @@ class RetryPolicy:
 
 
 class Retried(Wrapper):
-    """Repeats attempts that fail with `Transient`; the reply has their number.
-
-    Args:
-        inner: Makes one attempt.
-        policy: The retry policy; None for the default policy.
-        proof: Whether the endpoint answered in an earlier run.
+    """Repeats attempts that fail with `Transient`; the reply has their number. `proof` tells
+    whether the endpoint answered in an earlier run.
     """
 
     def __init__(
@@ -181,17 +171,10 @@ class _Bucket:
 
 
 class Limiter:
-    """The limits of one endpoint, shared by all its callers, from any event loop of any thread.
-
-    Args:
-        in_flight: Maximum number of sent, unanswered requests.
-        rpm: Maximum requests per minute; None: no limit.
-        tpm: Maximum tokens per minute, counting prompt and longest answer; unused tokens are
-            returned.
-        clock: A monotonic clock, in seconds.
-
-    Raises:
-        ValueError: A limit is not positive.
+    """The limits of one endpoint, shared by all its callers, from any event loop of any thread:
+    sent, unanswered requests (`in_flight`), and requests and tokens per minute (None: no limit).
+    Tokens are those of prompt and longest answer; unused ones are returned. Raises ValueError if a
+    limit is not positive.
     """
 
     def __init__(
@@ -332,23 +315,15 @@ Passed = tuple[str, str, str]
 
 @dataclass(eq=False)
 class Budget:
-    """The limits and the spending of one run, over all its models and embedders. None: no limit.
+    """The limits and the spending of one run, over all its models and embedders. None: no limit."""
 
-    Args:
-        max_calls: Answers of language models. Embeddings are not calls.
-        max_tokens: Tokens of prompts and answers, embeddings included.
-        max_usd: Dollars. Under such a limit, only models with a known price can be called.
-        max_seconds: Seconds after the creation of this object; nothing is sent later.
-        within: Another budget that each request must also fit, shared by several runs.
-        owner: The owner of the limits, for errors: ` of this server`.
-    """
-
-    max_calls: int | None = None
-    max_tokens: int | None = None
-    max_usd: float | None = None
-    max_seconds: float | None = None
+    max_calls: int | None = None  # answers of language models; embeddings are not calls
+    max_tokens: int | None = None  # of prompts and answers, embeddings included
+    max_usd: float | None = None  # under such a limit, only models with a known price can be called
+    max_seconds: float | None = None  # after the creation of this object; nothing is sent later
+    # another budget that each request must also fit, shared by several runs
     within: Budget | None = None
-    owner: str = ""
+    owner: str = ""  # of the limits, for errors: ` of this server`
 
     def __post_init__(self) -> None:
         """Start with nothing spent."""
@@ -385,17 +360,12 @@ class Budget:
         return own and (self.within is None or self.within.fits(most))
 
     async def reserve(self, most: Spending, what: str = "") -> None:
-        """Reserve the maximum cost of a request; pair it with `charge`.
+        """Reserve the maximum cost of a request; pair it with `charge`. `what` names the request in
+        the error; "": the number of the call.
 
         If only the reservations of requests in flight exceed the limit, it waits for them, first
-        come first served: most requests cost far less than their maximum.
-
-        Args:
-            most: The maximum cost.
-            what: The request, for the error; the number of the call if empty.
-
-        Raises:
-            BudgetReached: It could exceed a limit, even if all requests in flight cost nothing.
+        come first served: most requests cost far less than their maximum. Raises BudgetReached if
+        the request could exceed a limit, even if all requests in flight cost nothing.
         """
         if self.within is not None:
             await self.within.reserve(most, what)
@@ -443,18 +413,12 @@ class Budget:
         self._charges.release()
 
     async def spend(self, most: Spending, send: Callable[[], Awaitable[T]], what: str = "") -> T:
-        """Send a request of a model or an embedder, and charge it; stop it after `max_seconds`.
+        """Send a request of a model or an embedder, with all attempts and waits, and charge it in
+        place of its reservation `most`; stop it after `max_seconds`.
 
         A cancelled or failed request costs nothing here, because the provider's charge is unknown.
-        A failed request that was answered (`RowError.spent`) is charged.
-
-        Args:
-            most: The maximum cost, which is reserved.
-            send: Sends the request, with all attempts and waits.
-            what: As in `reserve`.
-
-        Raises:
-            BudgetReached: The time was up before the answer came.
+        A failed request that was answered (`RowError.spent`) is charged. Raises BudgetReached if
+        the time was up before the answer came.
         """
         actual = Spending()
         try:
@@ -521,14 +485,8 @@ class Budget:
         return self.max_usd is not None or bool(self.within and self.within.limits_dollars)
 
     def require_price(self, name: str, price: float | None) -> None:
-        """Refuse a limit in dollars for a model without a known price.
-
-        Args:
-            name: The model's name.
-            price: The cost of a token; None if unknown.
-
-        Raises:
-            PlanError: The budget limits dollars, and the price is unknown.
+        """Refuse a limit in dollars for a model without a known price: `price` is the cost of a
+        token. Raises PlanError.
         """
         if self.within is not None:
             self.within.require_price(name, price)
@@ -541,13 +499,8 @@ class Budget:
 
 
 def refusal(passed: Passed, what: str, calls: int, owner: str = "") -> str:
-    """The reason for not sending a request.
-
-    Args:
-        passed: The limit that it could exceed.
-        what: The request; the number of the call if empty.
-        calls: The number of spent or reserved calls.
-        owner: As in `Budget`.
+    """The reason for not sending a request, which could exceed a limit. `calls` are spent or
+    reserved; the request's name `what` and the `owner` as in `Budget`.
     """
     name, value, spent = passed
     what = what or f"call {calls + 1:,}"
@@ -566,13 +519,8 @@ class Budgeted(Wrapper):
     """Sends only requests that the budget admits. Truncated and refused answers are charged.
 
     The maximum cost of a request is often many times its actual cost. If the maximum no longer fits
-    into a limit, the request is sent with a smaller `max_tokens`: twice the longest answer of its
-    step so far. If the answer is truncated there, the limit is reached.
-
-    Args:
-        inner: The model or embedder.
-        budget: The limits.
-        shortens: Whether answers may be shortened near a limit.
+    into a limit, the request is sent with a smaller `max_tokens`, if `shortens`: twice the longest
+    answer of its step so far. If the answer is truncated there, the limit is reached.
     """
 
     def __init__(self, inner: LLM | Embedder, budget: Budget, *, shortens: bool = True) -> None:
@@ -582,10 +530,8 @@ class Budgeted(Wrapper):
         self._more = 1.0  # ratio of the endpoint's prompt tokens to those counted here
 
     async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
-        """Send a request that cannot exceed a limit.
-
-        Raises:
-            PlanError: The budget limits dollars, and no price is known.
+        """Send a request that cannot exceed a limit. Raises PlanError if the budget limits dollars,
+        and no price is known.
         """
         what = "the embedder's probe"
         if payload:
@@ -715,17 +661,13 @@ def cost_of(answer: object) -> Spending:
 
 @dataclass
 class Unsent:
-    """The requests of a dry run that the journal lacks. Nothing is sent; their rows fail.
+    """The requests of a dry run that the journal lacks. Nothing is sent; their rows fail."""
 
-    Args:
-        first: Requests that are sure to be new: those that run ahead, and the first of a partition.
-        others: Requests after the first of a partition: without its answer they may differ.
-        texts: Texts without a vector.
-    """
-
+    # sure to be new: those that run ahead, and the first of a partition
     first: dict[str, Request] = field(default_factory=dict)
+    # after the first of a partition: without its answer they may differ
     others: dict[str, Request] = field(default_factory=dict)
-    texts: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)  # without a vector
     _partitions: set[str] = field(default_factory=set)
 
     def add(self, request: Request) -> None:
@@ -774,31 +716,19 @@ class Stack:
     neither. Equal concurrent requests reach the journal once. When the budget is reached, requests
     in flight finish first. Closing a wrapped endpoint closes the endpoint; the journal's owner
     closes the journal.
-
-    Args:
-        retry: The retry policy; None for the default policy.
-        budget: The run's budget, shared by all its models and embedders; None for no limit.
-        journal: Records answers and vectors; None for no record.
-        scope: Answers and vectors are shared only within a scope.
-        fresh: Ignore recorded answers.
-        unsent: Notes the requests that the journal lacks, in place of sending them; None: they are
-            sent.
     """
 
     retry: RetryPolicy | None = None
-    budget: Budget | None = None
+    budget: Budget | None = None  # shared by all models and embedders of the run
     journal: Journal | None = None
-    scope: str = ""
-    fresh: bool = False
+    scope: str = ""  # answers and vectors are shared only within one
+    fresh: bool = False  # whether recorded answers are ignored
+    # notes the requests that the journal lacks, in place of sending them
     unsent: Unsent | None = None
 
     def model(self, endpoint: LLM, limiter: Limiter, ahead: Wrapper | None = None) -> LLM:
-        """A model, wrapped.
-
-        Args:
-            endpoint: The model.
-            limiter: The limiter of the endpoint, shared by all its users.
-            ahead: Answers requests that run ahead, instead of the endpoint, and retries them.
+        """A model, wrapped. The limiter is that of its endpoint, shared by all its users. `ahead`
+        answers requests that run ahead, instead of the endpoint, and retries them.
         """
         sent = self._sent(endpoint, limiter)
         if ahead is not None and self.unsent is None:
@@ -833,13 +763,8 @@ class Stack:
 
 class Roles(Wrapper):
     """A model that passes each request to the model of its role. Name, limits and prices are those
-    of `default`.
-
-    Args:
-        default: The model of the role `default`, which answers for roles without a model.
-        find: The model of a role, called once for each; None: that of `default`. Raises PlanError
-            for a misspelt role.
-        models: The models of further roles.
+    of `default`, which answers for roles without a model. `find` is called once for each role, and
+    raises PlanError for a misspelt one; None: that of `default`.
     """
 
     def __init__(

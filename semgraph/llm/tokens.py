@@ -185,17 +185,11 @@ class Price(Protocol):
 
 @dataclass(frozen=True)
 class FlatPrice:
-    """Fixed prices, in dollars per million tokens.
+    """Fixed prices, in dollars per million tokens."""
 
-    Args:
-        prompt: Price of prompt tokens that were not cached.
-        completion: Price of tokens of the answer.
-        cached: Price of cached prompt tokens; None: as `prompt`.
-    """
-
-    prompt: float
+    prompt: float  # of tokens that were not cached
     completion: float = 0.0
-    cached: float | None = None
+    cached: float | None = None  # None: as `prompt`
 
     @classmethod
     def parse(cls, text: str, least: int = 1) -> FlatPrice:
@@ -223,12 +217,8 @@ class FlatPrice:
     def dollars(self, usage: Usage) -> float:
         """The cost of these tokens, in US dollars."""
         cached = self.prompt if self.cached is None else self.cached
-        total = (
-            (usage.prompt - usage.cached) * self.prompt
-            + usage.cached * cached
-            + usage.completion * self.completion
-        )
-        return total / 1e6
+        prompt = (usage.prompt - usage.cached) * self.prompt + usage.cached * cached
+        return (prompt + usage.completion * self.completion) / 1e6
 
 
 def cost(
@@ -264,11 +254,8 @@ class _ListPrice:
 
 @lru_cache(maxsize=64)
 def price_of(model: str, base_url: str | None = None, service: Service = OPENAI) -> Price | None:
-    """The price of a model at an address; at that of its service, by the service's name.
-
-    Returns:
-        None if no price is known: the list lacks the model or the endpoint. An unknown price is
-        never 0.
+    """The price of a model at an address; at that of its service, by the service's name. None: the
+    list lacks the model or the endpoint. An unknown price is never 0.
     """
     from genai_prices.data_snapshot import get_snapshot
 
@@ -284,9 +271,8 @@ def price_of(model: str, base_url: str | None = None, service: Service = OPENAI)
 
 def _flat(prices: Any) -> FlatPrice | None:
     """The list's entry as fixed prices, if it is that simple: a look-up takes 0.1 ms."""
-    per_token = [
-        getattr(prices, f"{kind}_mtok", None) for kind in ("input", "output", "cache_read")
-    ]
+    kinds = ("input", "output", "cache_read")
+    per_token = [getattr(prices, f"{kind}_mtok", None) for kind in kinds]
     if any(hasattr(price, "tiers") for price in per_token) or isinstance(prices, list):
         return None
     prompt, completion, cached = (None if price is None else float(price) for price in per_token)

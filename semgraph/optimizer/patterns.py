@@ -201,40 +201,17 @@ _COMPARED = (
     exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.Between, exp.Array, exp.ArrayOverlaps,
 )  # fmt: skip
 _LOGICAL = (exp.And, exp.Or, exp.Not)
-_OF_TEXTS = (
-    exp.Like,
-    exp.ILike,
-    exp.Lower,
-    exp.Upper,
-    exp.Trim,
-    exp.StartsWith,
-    exp.EndsWith,
-    exp.Contains,
-)
+_MATCHES = (exp.Like, exp.ILike, exp.StartsWith, exp.EndsWith, exp.Contains)
+_OF_TEXTS = (*_MATCHES, exp.Lower, exp.Upper, exp.Trim)
 _OF_ATOMS = (exp.Concat, exp.DPipe)
 _OF_ANYTHING = (
     exp.Paren, exp.Struct, exp.JSONArray, exp.ArraySort, exp.Count, exp.Min, exp.Max, exp.ArrayAgg,
     exp.Filter, exp.Where, exp.Order, exp.Ordered, exp.Distinct,
 )  # fmt: skip
-_LEAVES = (
-    exp.Column,
-    exp.Boolean,
-    exp.Null,
-    exp.Parameter,
-    exp.Placeholder,
-    exp.Star,
-    exp.Identifier,
-)
+_PARAMETERS = (exp.Parameter, exp.Placeholder)
+_LEAVES = (exp.Column, exp.Boolean, exp.Null, exp.Star, exp.Identifier, *_PARAMETERS)
 _REFUSED = (exp.Lambda, exp.Comprehension, exp.Window)  # names inside them are no columns
-_NOT_CONSTANT = (
-    exp.Column,
-    exp.Parameter,
-    exp.Placeholder,
-    exp.Star,
-    exp.AggFunc,
-    exp.Window,
-    exp.Lambda,
-)
+_NOT_CONSTANT = (exp.Column, exp.Star, exp.AggFunc, exp.Window, exp.Lambda, *_PARAMETERS)
 
 
 _known: dict[tuple[Scalar, tuple[_Kind | None, ...]], bool] = {}
@@ -253,47 +230,39 @@ def never_fails(scalar: Scalar, schema: pa.Schema) -> bool:
     return _known[key]
 
 
-def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a return for each form
-    if isinstance(tree, _LEAVES) or _is_plain(tree):
-        return True
-    if isinstance(tree, _REFUSED):
-        return False
+def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:
+    if isinstance(tree, (*_LEAVES, *_REFUSED)) or _is_plain(tree):
+        return not isinstance(tree, _REFUSED)
     if tree.find(*_NOT_CONSTANT) is None and not isinstance(tree, (exp.Where, exp.Order)):
         sql = to_sql(tree)
         return not calls_own(sql) and _is_constant(sql)
     parts = list(tree.flatten() if isinstance(tree, (exp.And, exp.Or)) else tree.iter_expressions())
-    if isinstance(tree, exp.PropertyEQ):
-        parts = [tree.expression]
-    if isinstance(tree, (exp.If, exp.Case)):
-        return _total_case(tree, schema)
-    if isinstance(tree, exp.Is):
-        return isinstance(tree.expression, (exp.Null, exp.Boolean)) and _same(
-            [tree.this, tree.expression], schema
-        )
-    if isinstance(tree, exp.In):
-        field = tree.args.get("field")
-        return (
-            _holds(field, tree.this, schema)
-            if field is not None
-            else _same([tree.this, *tree.expressions], schema)
-        )
-    if isinstance(tree, exp.ArrayContains):
-        return _holds(tree.this, tree.expression, schema)
-    if isinstance(tree, exp.Cast):
-        return _tree_never_fails(tree.this, schema) and (
-            isinstance(tree, exp.TryCast) or _widens(tree, schema)
-        )
-    if isinstance(tree, exp.Mod):
-        return (
-            isinstance(tree.expression, exp.Literal)
-            and tree.expression.is_int
-            and int(tree.expression.this) > 0
-            and _tree_never_fails(tree.this, schema)
-            and _is_of(pa.types.is_integer, tree.this, schema)
-        )
-    if isinstance(tree, _COMPARED):
-        return _same(parts, schema)
-    return all(_tree_never_fails(part, schema) for part in parts) and _takes(tree, parts, schema)
+    match tree:
+        case exp.If() | exp.Case():
+            total = _total_case(tree, schema)
+        case exp.Is():
+            known = isinstance(tree.expression, (exp.Null, exp.Boolean))
+            total = known and _same([tree.this, tree.expression], schema)
+        case exp.In(args={"field": exp.Expr() as listed}):
+            total = _holds(listed, tree.this, schema)
+        case exp.In():
+            total = _same([tree.this, *tree.expressions], schema)
+        case exp.ArrayContains():
+            total = _holds(tree.this, tree.expression, schema)
+        case exp.Cast():
+            total = _tree_never_fails(tree.this, schema)
+            total = total and (isinstance(tree, exp.TryCast) or _widens(tree, schema))
+        case exp.Mod(expression=exp.Literal(is_int=True) as divisor):
+            total = int(divisor.this) > 0 and _tree_never_fails(tree.this, schema)
+            total = total and _is_of(pa.types.is_integer, tree.this, schema)
+        case exp.PropertyEQ():
+            total = _tree_never_fails(tree.expression, schema)
+        case _ if isinstance(tree, _COMPARED):
+            total = _same(parts, schema)
+        case _:
+            sound = all(_tree_never_fails(part, schema) for part in parts)
+            total = sound and _takes(tree, parts, schema)
+    return total
 
 
 def _is_plain(tree: exp.Expr) -> bool:
@@ -307,7 +276,7 @@ def _is_plain(tree: exp.Expr) -> bool:
 
 def _takes(tree: exp.Expr, parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
     """Whether an operator or a function never fails on values of its operands' types."""
-    if isinstance(tree, (*_OF_ANYTHING, exp.PropertyEQ)):
+    if isinstance(tree, _OF_ANYTHING):
         return True
     if isinstance(tree, exp.Anonymous):
         return _is_text_function(tree, schema)
@@ -336,19 +305,17 @@ def _total_case(tree: exp.Case | exp.If, schema: pa.Schema) -> bool:
     """Whether a CASE never fails: its conditions are booleans, or its subject and tests have one
     type; and its values have one type.
     """
-    branches = tree.args["ifs"] if isinstance(tree, exp.Case) else [tree]
-    tests, subject = (
+    case = isinstance(tree, exp.Case)
+    branches, subject = (tree.args["ifs"], tree.this) if case else ([tree], None)
+    tests, last = (
         [branch.this for branch in branches],
-        tree.this if isinstance(tree, exp.Case) else None,
+        tree.args.get("default" if case else "false"),
     )
-    last = tree.args.get("default") if isinstance(tree, exp.Case) else tree.args.get("false")
     values = [*(branch.args["true"] for branch in branches), *([last] if last is not None else [])]
     if subject is not None:
         return _same([subject, *tests], schema) and _same(values, schema)
-    flags = all(
-        _tree_never_fails(test, schema) and _is_of(pa.types.is_boolean, test, schema)
-        for test in tests
-    )
+    total = all(_tree_never_fails(test, schema) for test in tests)
+    flags = total and all(_is_of(pa.types.is_boolean, test, schema) for test in tests)
     return flags and _same(values, schema)
 
 
@@ -359,14 +326,12 @@ def _same(parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
     if not all(_tree_never_fails(part, schema) for part in parts):
         return False
     said = [part for part in parts if isinstance(part, exp.Literal) and part.is_string]
-    kinds = {
-        _kind(part, schema) for part in parts if part not in said and not isinstance(part, exp.Null)
-    }
+    typed = [part for part in parts if part not in said and not isinstance(part, exp.Null)]
+    kinds = {_kind(part, schema) for part in typed}
     if len(kinds) > 1 and not all(map(_is_number, kinds)):
         return False
-    return all(
-        _is_constant(f"CAST({to_sql(part)} AS {sql_type(kind)})") for part in said for kind in kinds
-    )
+    casts = (f"CAST({to_sql(part)} AS {sql_type(kind)})" for part in said for kind in kinds)
+    return all(map(_is_constant, casts))
 
 
 def _holds(listed: exp.Expr, item: exp.Expr, schema: pa.Schema) -> bool:

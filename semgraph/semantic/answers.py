@@ -40,7 +40,7 @@ from semgraph.logical.prompt import Prompt, PromptSet, plain
 from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic, SemMap
 from semgraph.relational.batch import values as column_values
-from semgraph.semantic.contract import SCORE, Outcome, Words, answer_schema
+from semgraph.semantic.contract import Outcome, Words, answer_schema
 
 SCHEMA_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
 _QUOTED = 120
@@ -52,19 +52,14 @@ def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = 
 
     `scored` adds the `score` of verdicts, for sem_filter and sem_join.
     """
-    schema = answer_schema(node)
-    columns: list[pa.Array[Any]] = [pa.array(range(len(outcomes)), pa.int64())]
-    for i in range(1, len(schema) - 2):
-        field = schema.field(i)
-        values = [None if o.values is None else o.values.get(field.name) for o in outcomes]
-        columns.append(pa.array(values, field.type))
-    columns.append(pa.array([o.error for o in outcomes], pa.string()))
-    columns.append(pa.array([list(o.calls) for o in outcomes], pa.list_(pa.string())))
-    table = pa.Table.from_arrays(columns, schema=schema)
-    if not scored:
-        return table
-    scores = [None if o.values is None else o.values.get(SCORE) for o in outcomes]
-    return table.append_column(pa.field(SCORE, pa.float64()), pa.array(scores, pa.float64()))
+    rows = [
+        {**(o.values or {}), "item": item, "error": o.error, "calls": list(o.calls)}
+        for item, o in enumerate(outcomes)
+    ]
+    schema = answer_schema(node, scored=scored)
+    columns = [[row.get(field.name) for row in rows] for field in schema]
+    arrays = [pa.array(own, field.type) for own, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
@@ -82,15 +77,8 @@ def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
 def with_row_schemas(
     node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]
 ) -> tuple[SemMap, list[int]]:
-    """The node with one prompt per answer schema of its rows, and the prompt number of each row.
-
-    Args:
-        node: A node with `schema`.
-        forms: The answer schema of each row, as JSON.
-        prompts: The number of each row's prompt in the node.
-
-    Raises:
-        DataError: A row has no valid schema.
+    """The node with one prompt per answer schema of its rows (`forms`, as JSON), and the prompt
+    number of each row. Raises DataError if a row has no valid schema.
     """
     numbers: dict[tuple[int, str], int] = {}
     prompts_by_schema: list[Prompt] = []
@@ -106,9 +94,8 @@ def with_row_schemas(
                 what = f"{node.answer_schema} is no schema: {fault.what}{quote}"
                 raise DataError(what, hint=fault.hint or SCHEMA_HINT) from None
         rows.append(numbers[key])
-    return replace(
-        node, prompt=PromptSet(tuple(("", prompt) for prompt in prompts_by_schema), node.prompt.on)
-    ), rows
+    own = PromptSet(tuple(("", prompt) for prompt in prompts_by_schema), node.prompt.on)
+    return replace(node, prompt=own), rows
 
 
 def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
@@ -180,18 +167,10 @@ def numbers_of_rows(node: Semantic, left: pa.Table) -> list[Numbers]:
 def checked_numbers(
     node: Semantic, values: Mapping[str, Any], known: Numbers, note: Note, *, again: bool
 ) -> dict[str, Any]:
-    """The answers of a row with checked record numbers.
+    """The answers of a row with checked record numbers; answers without numbers are unchanged.
 
-    List entries with an unknown number are dropped where the plan says so. A list holds each number
-    once.
-
-    Args:
-        node: A sem_map whose answers refer to records.
-        values: The answers by name; answers without numbers are unchanged.
-        known: The numbers of the row's records.
-        note: Receives the dropped entries.
-        again: Whether a second request can correct a number. If not, all entries with unknown
-            numbers are dropped.
+    List entries with an unknown number are dropped where the plan says so, and all of them if no
+    second request can correct them (`again` is false). A list holds each number once.
 
     Raises:
         UnknownNumber: A number is unknown, and a second request may correct it or no entry is left.
@@ -629,17 +608,9 @@ _FIRST_WORD = re.compile(r"""[\s"'*_`(\[]*(\w+)(?!\w|['’/.-]\w|[ \t]+\w)""")
 
 
 def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> dict[str, Any]:
-    """The verdict of a one-word reply and, if available, the words' log-probabilities as
-    `logprobs`.
-
-    Args:
-        node: The node.
-        words: The possible answers.
-        reply: The reply.
-        yes_from: The least log-odds of the answer yes.
-
-    Raises:
-        Invalid: The reply is none of the words.
+    """The verdict of a one-word reply, which is yes from the log-odds `yes_from`, and, if
+    available, the words' log-probabilities as `logprobs`. Raises Invalid if the reply is none of
+    the words.
     """
     found = _FIRST_WORD.match(reply.text)
     matches = [word for word in words.words if found and found[1].lower() == word]

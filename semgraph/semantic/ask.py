@@ -50,14 +50,8 @@ async def refused(
 ) -> dict[int, str]:
     """The answers that fail a check: the check's message by the index of the answer.
 
-    Errors and pairs that do not match have no answers, so they are not checked.
-
-    Args:
-        node: The operator.
-        check: Its check.
-        answers: The answers of an implementation.
-        check_input: The other columns that the check reads, one row per answer.
-        now: The value of `$now`.
+    Errors and pairs that do not match have no answers, so they are not checked. `check_input` are
+    the other columns that the check reads, one row per answer.
     """
     places = _judged(node, answers)
     if not places:
@@ -120,29 +114,22 @@ def _ids_of(inputs: Sequence[Batch]) -> list[int] | None:
 
 @dataclass(frozen=True)
 class Answered:
-    """The result of a semantic operator.
+    """The result of a semantic operator."""
 
-    Args:
-        table: The result, with hidden columns.
-        failures: Failed rows; they are in the result, with NULLs, if `kept`.
-        kept: Whether failed rows stay in the result (`on_error: null`).
-        evidence: One row per item: `_m`, `left` and `right` (the columns that the prompt reads, as
-            JSON), the answers, `error`, `calls`.
-        rows_in: The number of answered rows (for sem_join: pairs).
-        stays: The input rows that are in the result, for operators that keep each row at most once.
-        input_rows: The input row of each answered row, if `evidence` lacks a row for some of them.
-        sources: For each row of the result its source rows: indices into the concatenated inputs.
-        about: For each item of `evidence` the rows in its question: indices as in `sources`.
-    """
-
-    table: pa.Table
-    failures: tuple[Failure, ...] = ()
-    kept: bool = False
+    table: pa.Table  # with hidden columns
+    failures: tuple[Failure, ...] = ()  # in the result, with NULLs, if `kept`
+    kept: bool = False  # `on_error: null`
+    # a row per item: `_m`, `left` and `right` (what the prompt reads, as JSON), the answers,
+    # `error`, `calls`
     evidence: pa.Table | None = None
-    rows_in: int = 0
+    rows_in: int = 0  # answered rows (for sem_join: pairs)
+    # input rows in the result, for operators that keep each row at most once
     stays: Sequence[int] = ()
+    # of each answered row, if `evidence` lacks a row for some of them
     input_rows: Sequence[int | None] | None = None
+    # of each row of the result: indices into the concatenated inputs
     sources: Sequence[tuple[int, ...]] = ()
+    # for each item of `evidence` the rows in its question: indices as in `sources`
     about: Sequence[tuple[int, ...]] = ()
 
     def of(self, inputs: Sequence[Batch]) -> Batch:
@@ -162,7 +149,7 @@ class Answered:
             return self.evidence
         first = inputs[0].num_rows
         sides = [
-            [[ids[i] for i in own if i < first], [ids[i] for i in own if i >= first]]
+            [[ids[i] for i in own if (i < first) == left] for left in (True, False)]
             for own in self.about
         ]
         return self.evidence.append_column(ORDINAL, pa.array(sides, _SIDES))
@@ -251,14 +238,10 @@ async def answer_items(
     asked, numbers = node, [prompt or 0 for prompt in prompts]
     if isinstance(node, SemMap) and node.answer_schema and numbers:
         asked, numbers = with_row_schemas(node, values(pick(left, node.answer_schema)), numbers)
-    rows = Rows(
-        _flat(left, node.prompt.fields),
-        None if right is None else _flat(right, node.prompt.other_fields),
-        _accepted(items, units, unasked),
-        owners or partition_names(left, asking),
-        numbers,
-        times,
-    )
+    own_left, accepted = _flat(left, node.prompt.fields), _accepted(items, units, unasked)
+    own_right = None if right is None else _flat(right, node.prompt.other_fields)
+    owners = owners or partition_names(left, asking)
+    rows = Rows(own_left, own_right, accepted, owners, numbers, times)
     places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
     own = None if check_input is None else rows_at(check_input, places)
     if isinstance(node, Answering):
@@ -324,16 +307,9 @@ async def _checked(
     asking: Asking,
     retries: int,
 ) -> pa.Table:
-    """The answers. Those that fail the check, or that a class refuses, are requested again; after the
-    last retry they are errors.
-
-    Args:
-        node: The operator of the plan.
-        asked: The operator that the implementation answers.
-        rows: The items.
-        check_input: The other columns that the check reads, one row per item; None without a check.
-        asking: The implementation and its environment.
-        retries: The number of further requests.
+    """The answers of `asked`, the operator that the implementation answers. Those that fail the
+    check of `node`, or that a class refuses, are requested again; after `retries` further requests
+    they are errors. `check_input` are the other columns that the check reads, one row per item.
     """
     table = await _by_implementation(asked, rows, asking)
     table, messages = _by_classes(node, asked, rows, table)
@@ -348,14 +324,9 @@ async def _checked(
             answers[place] = Outcome(None, f"check: {message}", answers[place].calls)
         return _table(asked, answers, table)
     asking.calls.refused(len(messages))
-    again = await _checked(
-        node,
-        asked,
-        rows.again(messages),
-        None if check_input is None else rows_at(check_input, [*messages]),
-        asking,
-        retries - 1,
-    )
+    rows = rows.again(messages)
+    check_input = None if check_input is None else rows_at(check_input, [*messages])
+    again = await _checked(node, asked, rows, check_input, asking, retries - 1)
     for place, later in zip(messages, outcomes(asked, again), strict=True):
         answers[place] = _replaced(answers[place], later)
     return _table(asked, answers, table)
@@ -365,10 +336,7 @@ def _by_classes(
     node: Answering, asked: Semantic, rows: Rows, table: pa.Table
 ) -> tuple[pa.Table, dict[int, str]]:
     """The answers as the classes of their prompts return them, and by index what a class says of
-    those that it refuses.
-
-    Raises:
-        PlanError: A validator raises an error that is no refusal.
+    those that it refuses. Raises PlanError if a validator raises an error that is no refusal.
     """
     prompts = asked.prompt.all
     if not any(prompt.validators for prompt in prompts):
@@ -480,14 +448,8 @@ def evidence(
     answers: pa.Table,
     rights: Sequence[str] = (),
 ) -> pa.Table:
-    """The evidence of an operator: the texts and the answer of each item.
-
-    Args:
-        left: The left input.
-        lefts: The left row of each item.
-        texts: The columns that the prompt reads from the left row, as JSON.
-        answers: The answer of each item.
-        rights: The columns that it reads from the right row, as JSON; () without a right input.
+    """The evidence of an operator: the answer of each item, with the columns that the prompt reads
+    from its left row (`texts`) and its right row (`rights`; () without a right input), as JSON.
     """
     input_rows = Batch.of_table(left).input_rows()
     columns: dict[str, Any] = {

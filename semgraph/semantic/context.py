@@ -165,14 +165,8 @@ class DryRun(Context):
     """A context that counts requests and sends none. No item gets an answer, so implementations end
     after their first round.
 
-    Args:
-        embeds: Whether texts are embedded; if not, an implementation that needs vectors ends with
-            DryRunEnded.
-        most: The number of requests after which it raises DryRunEnded; None: no limit.
-        arguments: The arguments of Context.
-
-    Attributes:
-        batches: The counted requests, by role.
+    It raises DryRunEnded after `most` requests, and where vectors are needed, unless it `embeds`
+    texts. `batches` are the counted requests, by role. Other arguments as `Context`.
     """
 
     def __init__(

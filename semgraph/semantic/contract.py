@@ -185,9 +185,9 @@ class Cost(NamedTuple):
         """The cost of calls in one round, with the observed tokens of `items` items."""
         if seen is None:
             return cls(calls)
-        sent = (
-            items * seen.tokens_in if seen.own is None else calls * seen.shared + items * seen.own
-        )
+        sent = items * seen.tokens_in
+        if seen.own is not None:
+            sent = calls * seen.shared + items * seen.own
         return cls(calls, 1, sent, items * seen.tokens_out)
 
 
@@ -263,29 +263,24 @@ def refuse_check(node: Semantic, because: str) -> str | None:
     validate answers are a check.
     """
     validated = any(prompt.validators for prompt in node.prompt.all)
-    checked = validated or getattr(node, "check", None) is not None
-    return (
-        f"{because}, and the step has a check; use {REFERENCES[node.keyword]}" if checked else None
-    )
+    if not validated and getattr(node, "check", None) is None:
+        return None
+    return f"{because}, and the step has a check; use {REFERENCES[node.keyword]}"
 
 
 SCORE = "score"
+_ITEM: pa.Field[Any] = pa.field("item", pa.int64())
+_ENDS: tuple[pa.Field[Any], ...] = (
+    pa.field("error", pa.string()),
+    pa.field("calls", pa.list_(pa.string())),
+)
 
 
 def answer_schema(node: Semantic, *, scored: bool = False) -> pa.Schema:
     """The schema of the table that `answer` returns for a node. `scored` adds the verdict's score."""
     verdict = verdict_field(node)
-    own = [] if verdict is None else [verdict]
-    return pa.schema(
-        [
-            pa.field("item", pa.int64()),
-            *own,
-            *node.answer_fields(),
-            pa.field("error", pa.string()),
-            pa.field("calls", pa.list_(pa.string())),
-            *([pa.field(SCORE, pa.float64())] if scored else []),
-        ]
-    )
+    fields = [_ITEM, *([] if verdict is None else [verdict]), *node.answer_fields(), *_ENDS]
+    return pa.schema([*fields, pa.field(SCORE, pa.float64())] if scored else fields)
 
 
 def prompt_numbers(prompts: PromptSet, picked: Sequence[str | None]) -> list[int | None]:
@@ -307,9 +302,8 @@ class Keys:
         self.left = rows.lefts
         self._rows = rows
         self._contexts = [prompt.context or None for prompt in node.prompt.all]
-        paths = dict.fromkeys(
-            path for context in self._contexts if context for path in context.fields
-        )
+        contexts = filter(None, self._contexts)
+        paths = dict.fromkeys(path for context in contexts for path in context.fields)
         self._columns = {path: python_values(rows.left.column(path)) for path in paths}
         groups = rows.groups() if node.keyword == "sem_agg" else []
         self._groups = {item: number for number, items in enumerate(groups) for item in items}
@@ -413,8 +407,6 @@ def cosines(vectors: Vectors, other: Vectors) -> list[float]:
     """The cosine of each vector, shape (n, dimensions), with `other`. It is 0 for zero vectors and
     NaN for NaN vectors, which stand for texts that the embedder rejected.
     """
-    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(other)
-    result: list[float] = np.divide(
-        vectors @ other, lengths, out=np.zeros(len(vectors)), where=lengths != 0
-    ).tolist()
-    return result
+    lengths, zeros = np.linalg.norm(vectors, axis=1) * np.linalg.norm(other), np.zeros(len(vectors))
+    found = np.divide(vectors @ other, lengths, out=zeros, where=lengths != 0)
+    return found.tolist()  # type: ignore[no-any-return]

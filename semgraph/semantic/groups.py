@@ -41,9 +41,8 @@ async def row_groups(
     keys = [quote(name) for name in by] + ([PARTITION] if PARTITION in hidden(node) else [])
     first = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
     sql = f'SELECT {ORDINAL} AS "#o", {first} AS "#g" FROM {ROWS} ORDER BY "#g", {order_sql(order, node, ORDINAL)}'
-    ordered = await execute(
-        sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now
-    )
+    schema = pa.schema([("#o", pa.int64()), ("#g", pa.int64())])
+    ordered = await execute(sql, {ROWS: table}, schema, now)
     groups: dict[int, list[int]] = {}
     for row, group in zip(values(ordered.column("#o")), values(ordered.column("#g")), strict=True):
         groups.setdefault(group, []).append(row)
@@ -74,17 +73,11 @@ def _cast(scalar: Scalar, kind: pa.DataType) -> Scalar:
 
 
 class RowGroup(NamedTuple):
-    """A group of rows.
+    """A group of rows."""
 
-    Args:
-        rows: Its rows, in the order of the question.
-        first: The first of them in the input.
-        asked: Whether the model is asked about it.
-    """
-
-    rows: list[int]
-    first: int
-    asked: bool
+    rows: list[int]  # in the order of the question
+    first: int  # of them in the input
+    asked: bool  # whether the model is asked about it
 
 
 _Columns = dict[str, Any]
@@ -169,9 +162,8 @@ async def _group_answers(
     numbers, first = dense(list(zip(rows, seen, strict=True)))
     items = _items([groups[i].rows for i in first])
     check_input = None if check_input is None else rows_at(check_input, first)
-    return rows_at(
-        await ask.answer_items(node, table, None, items, asking, check_input=check_input), numbers
-    )
+    answers = await ask.answer_items(node, table, None, items, asking, check_input=check_input)
+    return rows_at(answers, numbers)
 
 
 def _items(groups: Sequence[Sequence[int]]) -> dict[str, list[int]]:
@@ -191,12 +183,10 @@ async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], asking: ask.Asking
     keys = ask.question_keys(node, table, asking)
     answers = await _scores(node, table, keys, groups, asking)
     scores = zip(items["group"], lefts, values(answers.column("score")), strict=True)
-    ranked = sorted(
-        (group, -score, row, score) for group, row, score in scores if score is not None
-    )
+    ranked = sorted((group, -score, row) for group, row, score in scores if score is not None)
     best: list[tuple[int, int, float]] = []
     for _, rows in groupby(ranked, key=itemgetter(0)):
-        best += [(row, rank, score) for rank, (*_, row, score) in enumerate(islice(rows, node.k))]
+        best += [(row, rank, -less) for rank, (_, less, row) in enumerate(islice(rows, node.k))]
     places = [row for row, _, _ in best]
     result = rows_at(table, places)
     result = result.append_column("rank", pa.array([rank for _, rank, _ in best], pa.int64()))
@@ -228,11 +218,5 @@ async def _scores(
     answers = await ask.answer_items(node, rows_at(table, first_rows), None, items, asking)
     numbers, _ = dense(distinct)
     place = {pair: item for item, pair in enumerate(zip(*items.values(), strict=True))}
-    return rows_at(
-        answers,
-        [
-            place[number, kinds[row]]
-            for number, rows in zip(numbers, rows_by_group, strict=True)
-            for row in rows
-        ],
-    )
+    of_groups = zip(numbers, rows_by_group, strict=True)
+    return rows_at(answers, [place[group, kinds[row]] for group, rows in of_groups for row in rows])

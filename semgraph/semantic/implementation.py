@@ -168,11 +168,9 @@ class Packed(Implementation[N]):
 def check_answer(
     node: Semantic, rows: Rows, table: pa.Table, implementation: object = None
 ) -> None:
-    """Check the table of an implementation. Errors name `implementation` and its file.
-
-    Raises:
-        EngineError: The schema is wrong, an item is missing, unknown or duplicated, or an item
-            lacks both verdict and error.
+    """Check the table of an implementation. Raises EngineError, which names the implementation and
+    its file: the schema is wrong, an item is missing, unknown or duplicated, or an item lacks both
+    verdict and error.
     """
     expected = answer_schema(node)
     wrong: str | None
@@ -181,14 +179,12 @@ def check_answer(
     elif not table.schema.equals(expected) and not _scored(node, table):
         wrong = f"it returned columns ({_columns(table.schema)}), expected ({_columns(expected)})"
     else:
-        wrong = _wrong_items(node, rows, table.column("item").to_pylist()) or _no_verdict(
-            node, table
-        )
+        items = table.column("item").to_pylist()
+        wrong = _wrong_items(node, rows, items) or _no_verdict(node, table)
     if wrong:
         who = "its implementation" if implementation is None else named(implementation)
-        raise EngineError(
-            f"step {node.step}: {who} broke its contract: {wrong}. Correct its `answer`"
-        )
+        what = f"{who} broke its contract: {wrong}. Correct its `answer`"
+        raise EngineError(f"step {node.step}: {what}")
 
 
 def _scored(node: Semantic, table: pa.Table) -> bool:
@@ -243,12 +239,8 @@ class Blocked(EngineError):
 
 
 class Watched:
-    """A coroutine of `answer` with the time of its longest step. Await it for the result.
-
-    Args:
-        call: The coroutine.
-        implementation: The implementation, for errors.
-        step: The step, for errors.
+    """A coroutine of `answer` with the time of its longest step. Await it for the result. Errors
+    name the implementation and the step.
     """
 
     def __init__(
@@ -258,15 +250,12 @@ class Watched:
         self.longest = 0.0
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        """Run the coroutine step by step, and time the steps.
-
-        Raises:
-            EngineError: It raised an error that is not semgraph's; the message names file and line.
+        """Run the coroutine step by step, and time the steps. Raises EngineError for an error that
+        is not semgraph's; the message names file and line.
         """
         if not hasattr(self._call, "send"):
-            raise EngineError(
-                f"{self._place()}{named(self._implementation)}: answer must be written with async def"
-            )
+            what = f"{named(self._implementation)}: answer must be written with async def"
+            raise EngineError(f"{self._place()}{what}")
         began, waited = time.perf_counter(), seconds_without_processor()
         send: Any = None
         throw: BaseException | None = None
@@ -295,10 +284,8 @@ class Watched:
             began = time.perf_counter()
 
     async def ended(self) -> Any:
-        """The result of a coroutine that ran without other tasks in the event loop.
-
-        Raises:
-            Blocked: It blocked the event loop for longer than LONGEST.
+        """The result of a coroutine that ran without other tasks in the event loop. Raises Blocked
+        if it blocked the event loop for longer than LONGEST.
         """
         result = await self
         if self.longest > LONGEST:
@@ -319,10 +306,8 @@ class Watched:
         return EngineError(f"{self._place()}{named(self._implementation, error)}: {message}")
 
     def _broken(self, error: Exception) -> EngineError:
-        message = f": {error}" if str(error) else ""
-        return EngineError(
-            f"{self._place()}{named(self._implementation, error)} raised {type(error).__name__}{message}"
-        )
+        what = f"raised {type(error).__name__}" + (f": {error}" if str(error) else "")
+        return EngineError(f"{self._place()}{named(self._implementation, error)} {what}")
 
     def _place(self) -> str:
         return f"step {self._step}: " if self._step else ""
@@ -339,11 +324,8 @@ def seconds_without_processor() -> float:
 async def watched(
     implementation: Implementation[Any], node: Semantic, rows: Rows, ctx: Context
 ) -> pa.Table:
-    """The answers of an implementation; logs a warning if it blocked the event loop.
-
-    Raises:
-        EngineError: It raised an error that is not semgraph's; the message names step, file and
-            line.
+    """The answers of an implementation; logs a warning if it blocked the event loop. Raises
+    EngineError for an error that is not semgraph's; the message names step, file and line.
     """
     call = Watched(implementation.answer(node, rows, ctx), implementation, node.step)
     table: pa.Table = await call
@@ -367,18 +349,13 @@ def line_in(file: str, error: BaseException | None) -> str:
     return f":{numbers[-1]}" if numbers else ""
 
 
-def estimated(
-    implementation: Implementation[Any], node: Semantic, rows: RowEstimate, seen: Observed | None
-) -> Cost:
-    """The implementation's estimate.
-
-    Raises:
-        EngineError: The implementation raised, or its result is no `Cost` of numbers of at least 0.
-            The message names the implementation and its file.
+def estimated(implementation: Implementation[Any], node: Semantic, rows: RowEstimate) -> Cost:
+    """The implementation's estimate. Raises EngineError, which names the implementation and its
+    file, if it raised, or if its result is no `Cost` of numbers of at least 0.
     """
     step = f"step {node.step}: " if node.step else ""
     try:
-        cost = implementation.estimate(node, rows, seen)
+        cost = implementation.estimate(node, rows, None)
     except SemgraphError:
         raise
     except Exception as error:

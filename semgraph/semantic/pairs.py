@@ -29,19 +29,12 @@ from semgraph.semantic import ask
 
 
 class Pair(NamedTuple):
-    """A candidate pair.
+    """A candidate pair."""
 
-    Args:
-        left: Its left row.
-        right: Its right row.
-        owner: The partition in which both rows are compared.
-        question: The number of its question. Pairs with equal texts share one.
-    """
-
-    left: int
-    right: int
-    owner: str
-    question: int = -1
+    left: int  # a row number
+    right: int  # a row number
+    owner: str  # the partition in which both rows are compared
+    question: int = -1  # its number; pairs with equal texts share one
 
 
 async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], asking: ask.Asking) -> ask.Answered:
@@ -168,11 +161,8 @@ async def _answers(
         node, left, right, items, asking, owners=owners, check_input=check_input
     )
     number = {question: i for i, question in enumerate(questions)}
-    asked = [
-        Pair(pair.left, pair.right, pair.owner, number[question])
-        for pair, question in zip(pairs, sides, strict=True)
-    ]
-    return asked, answers
+    asked = zip(pairs, sides, strict=True)
+    return [pair._replace(question=number[question]) for pair, question in asked], answers
 
 
 def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:

@@ -101,18 +101,11 @@ def chunks(
     questions: Sequence[object],
     known: Collection[object] = (),
 ) -> Generator[list[int], Container[int], None]:
-    """The rows of a relation in chunks, in the order of a limit; an empty chunk once enough rows of
+    """The rows of a relation in chunks, in the order of a limit; an empty chunk once `n` rows of
     each group stay.
 
     The caller sends the rows of the last chunk that stay. A chunk fills calls: its number of new
-    questions is a multiple of `at_once`.
-
-    Args:
-        groups: The rows of each group.
-        n: The number of rows that each group needs.
-        at_once: The number of questions that fill a call.
-        questions: The question of each row; None for a row that is not asked about.
-        known: The answered questions.
+    `questions` (None: the row is not asked about) that are not `known` is a multiple of `at_once`.
     """
     queues = [_Queue(rows) for rows in groups]
     while True:
@@ -130,18 +123,11 @@ async def in_chunks(
     now: datetime | None,
     through: Through,
 ) -> Batch:
-    """Pass the rows of a relation through stacked operators, in chunks, until enough rows result.
+    """Pass the rows of a relation through stacked operators, in chunks, until enough rows result;
+    the result is in the order of the relation.
 
-    Args:
-        node: The lowest operator, which reads the relation.
-        stop: The limit.
-        rows: The relation.
-        at_once: The number of rows that fill a call.
-        now: `$now`.
-        through: Applies the operators to a chunk; returns the result, and the rows that are in it.
-
-    Returns:
-        The result, in the order of the relation.
+    `node` is the lowest operator, which reads the relation. `at_once` rows fill a call. `through`
+    applies the operators to a chunk; it returns the result, and the rows that are in it.
     """
     groups = await row_groups(node.input, stop.by, stop.order, rows.table, now)
     pending = chunks(groups, stop.n, at_once, range(rows.num_rows))
@@ -163,7 +149,7 @@ def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementat
     """The number of rows that share a call, by the implementation's estimate. Chunks of full calls
     need no additional call.
     """
-    cost = estimated(implementation, node, RowEstimate(rows, 0, rows, 0), None)
+    cost = estimated(implementation, node, RowEstimate(rows, 0, rows, 0))
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1
 
 
@@ -263,20 +249,12 @@ def _failures(
 
 @dataclass(frozen=True)
 class _RowAnswers:
-    """The answers for a relation.
+    """The answers for a relation."""
 
-    Args:
-        rows: The numbers of the answered rows, ascending.
-        texts: The columns that the prompt reads from these rows, as JSON.
-        answers: The answers of these rows.
-        reached: For each row of the relation, whether it was processed. A limit may end the work
-            before the last row.
-    """
-
-    rows: Sequence[int]
-    texts: Sequence[str]
-    answers: pa.Table
-    reached: Flags
+    rows: Sequence[int]  # the numbers of the answered rows, ascending
+    texts: Sequence[str]  # the columns that the prompt reads from these rows, as JSON
+    answers: pa.Table  # of these rows
+    reached: Flags  # of each row, whether it was processed: a limit may end the work before
 
 
 async def _ask_rows(

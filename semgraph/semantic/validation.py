@@ -16,11 +16,8 @@ from semgraph.semantic.answers import LEFT_OUT, Invalid, as_json, read_value
 
 
 def validated(prompt: Prompt, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The answers as the classes of a prompt return them.
-
-    Raises:
-        Invalid: A class refuses them; with what it says.
-        Fault: A validator raises another error, or returns what does not fit.
+    """The answers as the classes of a prompt return them. Raises Invalid, with what it says, if a
+    class refuses them; Fault if a validator raises another error, or returns what does not fit.
     """
     kinds = {**dict(prompt.returns), "": Type("struct", fields=prompt.returns)}
     for name, cls in prompt.validators:

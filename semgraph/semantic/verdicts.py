@@ -26,6 +26,7 @@ from semgraph.semantic.contract import (
     Outcome,
     RowEstimate,
     Rows,
+    by_key,
     log_odds,
     prompt_numbers,
     refuse_answers,
@@ -35,19 +36,12 @@ from semgraph.semantic.implementation import Implementation, N, PerItem, tried
 
 
 def read_labels(node: Semantic, rows: Rows, path: str) -> tuple[Rows, list[bool]]:
-    """The labelled rows of a CSV, JSON lines or Parquet file, and for each whether the answer is yes.
+    """The labelled rows of a CSV, JSON lines or Parquet file, and for each whether the answer is
+    yes.
 
-    The file has the columns that the prompt reads (right columns of a join with the alias as
-    prefix, such as `c.name`), the column that selects one of several prompts, and the label: `keep`
-    for a sem_filter, `match` for a sem_join.
-
-    Args:
-        node: The node.
-        rows: Its rows, which define the types of the columns.
-        path: The file.
-
-    Raises:
-        PlanError: The file cannot be read, lacks a column, or has a value of another type.
+    The file has the columns that the prompt reads, with the types of `rows` (right columns of a
+    join with the alias as prefix, such as `c.name`), the column that selects one of several
+    prompts, and the label: `keep` for a sem_filter, `match` for a sem_join. Raises PlanError.
     """
     file = _File(node, path)
     verdict = verdict_field(node)
@@ -151,14 +145,10 @@ class Curve(NamedTuple):
 
 def fitted(scores: Sequence[float], labels: Sequence[bool]) -> Curve:
     """The curve that separates the scores of both answers, modelled as two normal distributions of
-    equal variance (Fisher, 1936).
+    equal variance (Fisher, 1936). Both answers must occur in `labels`.
 
     With about twenty labels it is closer to the best curve than logistic regression, which does not
     assume normal distributions.
-
-    Args:
-        scores: The scores of labelled items.
-        labels: Whether the answer of each item is yes; both answers must occur.
 
     >>> curve = fitted([-1.0, 0.5, 1.0, 4.0, 5.0, 6.0], [False, False, False, True, True, True])
     >>> curve.log_odds(2.0) < 0 < curve.log_odds(3.0)
@@ -243,10 +233,8 @@ class ByLogOdds(PerItem[N]):
 
     async def verdicts(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
         """The outcome of each item: the verdict and, under `score`, the calibrated log-odds of yes.
-
-        Raises:
-            PlanError: The labels cannot be used.
-            ModelUnavailable: The endpoint returns no log-probabilities.
+        Raises PlanError if the labels cannot be used, and ModelUnavailable if the endpoint returns
+        no log-probabilities.
         """
         verdict = verdict_field(node)
         assert verdict is not None
@@ -254,20 +242,15 @@ class ByLogOdds(PerItem[N]):
         if self.labels and rows.items.num_rows and key not in self.curves:
             self.curves[key] = await self._calibrated(node, rows, ctx)
         answers = await ctx.ask_words(node, rows)
-        scores = {
-            item: log_odds(outcome)
-            for item, outcome in enumerate(answers)
-            if outcome.values is not None
-        }
         curve = self.curves.get(key) or Curve(1.0, -ctx.limits.yes_from)
-        scores = {item: curve.log_odds(score) for item, score in scores.items()}
+        answered = {i: own for i, own in enumerate(answers) if own.values is not None}
+        scores = {item: curve.log_odds(log_odds(own)) for item, own in answered.items()}
         if self.split:
             scores = _centred(rows, scores)
         least = math.log(self.threshold / (1 - self.threshold))
         for item, score in scores.items():
-            answers[item] = answers[item]._replace(
-                values={verdict.name: score > least, SCORE: score}
-            )
+            values = {verdict.name: score > least, SCORE: score}
+            answers[item] = answers[item]._replace(values=values)
         return answers
 
     def _stamp(self) -> tuple[int, int] | None:
@@ -279,23 +262,19 @@ class ByLogOdds(PerItem[N]):
     async def _calibrated(self, node: Semantic, rows: Rows, ctx: Context) -> Curve:
         labelled, right = read_labels(node, rows, self.labels)
         pairs = zip(await ctx.ask_words(node, labelled), right, strict=True)
-        answered = [
-            (log_odds(outcome), label) for outcome, label in pairs if outcome.values is not None
-        ]
-        scores, labels = [score for score, _ in answered], [label for _, label in answered]
+        answered = [(outcome, label) for outcome, label in pairs if outcome.values is not None]
+        scores, labels = [log_odds(own) for own, _ in answered], [label for _, label in answered]
         if min(sum(labels), len(labels) - sum(labels)) < _LEAST:
             what = (
                 f"{sum(labels)} of the {len(labels)} rows that the model answered are labelled yes"
             )
-            raise _wrong_labels(
-                node, self.labels, f"{what}: calibration needs at least {_LEAST} of yes and of no"
-            )
+            need = f"calibration needs at least {_LEAST} of yes and of no"
+            raise _wrong_labels(node, self.labels, f"{what}: {need}")
         curve = fitted(scores, labels)
         if curve.slope <= 0:
-            what = (
-                "the model's answers do not follow them: rows labelled no have the higher log-odds"
-            )
-            raise _wrong_labels(node, self.labels, what)
+            what = "the model's answers do not follow them"
+            why = "rows labelled no have the higher log-odds"
+            raise _wrong_labels(node, self.labels, f"{what}: {why}")
         ctx.note(
             f"step {node.step}: calibrated on {len(labels)} labelled rows of {self.labels}: yes from log-odds "
             f"{-curve.offset / curve.slope:.2f} on; {left_out_correct(scores, labels)} of {len(labels)} are right "
@@ -306,13 +285,11 @@ class ByLogOdds(PerItem[N]):
 
 def _centred(rows: Rows, scores: dict[int, float]) -> dict[int, float]:
     """Log-odds relative to the cut of their partition and prompt."""
-    lefts = rows.lefts
-    groups: dict[tuple[str, int], list[int]] = {}
-    for item in scores:
-        left = lefts[item]
-        groups.setdefault((rows.partition[left], rows.prompt[left]), []).append(item)
-    cuts = {group: cut([scores[item] for item in items]) for group, items in groups.items()}
-    return {item: scores[item] - cuts[group] for group, items in groups.items() for item in items}
+    lefts, centred = rows.lefts, dict[int, float]()
+    for items in by_key(scores, lambda i: (rows.partition[lefts[i]], rows.prompt[lefts[i]])):
+        middle = cut([scores[item] for item in items])
+        centred |= {item: scores[item] - middle for item in items}
+    return centred
 
 
 _MOST = 100

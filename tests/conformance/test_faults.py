@@ -16,19 +16,17 @@ from semgraph.conformance.cases import (
     Faulty,
     Oracle,
     answers,
-    ask,
     edited,
     is_packed,
     lines,
     mind,
     parts,
-    reference,
 )
 from semgraph.errors import RowError
 from semgraph.llm.base import Reply, Request
 from semgraph.meter import StepMetrics
 from semgraph.semantic.contract import OPERATORS
-from tests.operators.cases import ways
+from tests.operators.cases import ask, reference, ways
 
 Spoil = Callable[[Request, Reply], Reply]
 AGAIN = "Your last answer was not valid: "

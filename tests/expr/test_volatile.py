@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import Fault
-from semgraph.expr.duckdb import Prepared, connection, type_of
+from semgraph.expr.duckdb import connection, prepared, type_of
 from semgraph.expr.scalar import parse_scalar
 
 SCHEMA = pa.schema(
@@ -84,11 +84,11 @@ def test_a_text_may_say_now() -> None:
     table = pa.table({"name": ["a"]})
     now = datetime(2025, 1, 2, tzinfo=UTC)
     plain = "SELECT concat(name, ' $now') AS \"$now\" FROM rows"
-    assert Prepared(plain, {"rows": table}).run({"rows": table}, now).to_pylist() == [
+    assert prepared(plain, {"rows": table}).run({"rows": table}, now).to_pylist() == [
         {"$now": "a $now"}
     ]
     both = "SELECT concat(name, ' $now''s ', year($now)) AS x FROM rows"
-    assert Prepared(both, {"rows": table}).run({"rows": table}, now).to_pylist() == [
+    assert prepared(both, {"rows": table}).run({"rows": table}, now).to_pylist() == [
         {"x": "a $now's 2025"}
     ]
 

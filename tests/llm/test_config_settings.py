@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import PlanError
+from semgraph.llm import catalogue
 from semgraph.llm.endpoints import retry_policy
 from semgraph.llm.settings import RunLimits, Settings, masked
 from semgraph.llm.stack import RetryPolicy
@@ -52,7 +53,6 @@ def test_the_default_is_local_and_names_the_unset_variables(load):
     assert settings.limits == RunLimits()
     assert settings.journal_path == settings.cwd / ".semgraph/journal.db"
     assert settings.keep_days is None
-    assert not settings.offline
     assert retry_policy(settings) == RetryPolicy()
 
 
@@ -250,7 +250,7 @@ class TestMistakes:
         ("text", "offline"), [("1", True), ("true", True), ("0", False), ("no", False)]
     )
     def test_offline(self, load, text, offline):
-        assert load(env={"SEMGRAPH_OFFLINE": text}).offline is offline
+        assert catalogue.offline(load(env={"SEMGRAPH_OFFLINE": text}).environment) is offline
 
 
 class TestSecrets:

@@ -5,13 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from semgraph.conformance.cases import LIBRARY, usable
+from semgraph.conformance.cases import LIBRARY, Case, run, usable
 from semgraph.llm.base import Embeddings
 from semgraph.logical.plan import Choice
-from semgraph.semantic.contract import OPERATORS
+from semgraph.meter import StepMetrics
+from semgraph.semantic.contract import OPERATORS, answer_schema
+from semgraph.semantic.library import Library
 
 VARIANTS = {
     "sem_map": ["packed(rows=3)", "packed(rows=1)", "reflexion(rounds=3)", "vote(samples=2)"],
@@ -44,6 +48,24 @@ def ways(*operators: str, same: bool | None = None, packs: bool = False) -> list
             if here and same in (None, one.same) and not (packs and one.reference):
                 found.append((operator, text))
     return found
+
+
+async def ask(
+    case: Case,
+    name: str,
+    llm: Any = None,
+    metrics: StepMetrics | None = None,
+    library: Library = LIBRARY,
+) -> pa.Table:
+    """The answers of an implementation, selected by its name."""
+    table = await run(case, library.get(case.operator, Choice.parse(name)), llm, metrics)
+    assert table.schema.names[: len(answer_schema(case.node()))] == answer_schema(case.node()).names
+    return table
+
+
+def reference(operator: str) -> str:
+    """The name of the reference implementation of an operator."""
+    return LIBRARY.reference(operator).name
 
 
 class NoEmbedder:

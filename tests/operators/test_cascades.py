@@ -24,7 +24,6 @@ from semgraph.conformance.cases import (
     Mind,
     Oracle,
     answers,
-    ask,
     mind,
     node,
     run,
@@ -37,6 +36,7 @@ from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import PromptSet
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import Context
+from tests.operators.cases import ask
 
 
 def filter_way(**more: Any) -> Any:

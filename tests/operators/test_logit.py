@@ -15,13 +15,14 @@ import pytest
 
 import semgraph as sg
 from benchmarks.world.server import StandIn
-from semgraph.conformance.cases import LIBRARY, Faulty, Grams, Mind, Oracle, ask, mind, node, some
+from semgraph.conformance.cases import LIBRARY, Faulty, Grams, Mind, Oracle, mind, node, some
 from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.llm.openai import OpenAI
 from semgraph.logical.plan import Choice
 from semgraph.semantic.verdicts import ByLogOdds, cut, fitted, left_out_correct
 from tests.llm.server import Answer, Fault, ModelServer, error
+from tests.operators.cases import ask
 
 PLAN = """
 plan: moved

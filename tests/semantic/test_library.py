@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import semgraph.operator
-from semgraph.conformance.cases import Case, Oracle, answers, ask, mind, reference
+from semgraph.conformance.cases import Case, Oracle, answers, mind
 from semgraph.errors import PlanError
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
 from semgraph.semantic.contract import Observed, RowEstimate
 from semgraph.semantic.library import Library
+from tests.operators.cases import ask, reference
 
 GOOD = '''
 """Everything is kept."""

@@ -44,11 +44,8 @@ Placeholders = Sequence[tuple[str, str]]
 
 
 class Records:
-    """The rows of a table as texts and records of their prompts. Each is made once.
-
-    Args:
-        table: The rows.
-        placeholders: The placeholders of each prompt.
+    """The rows of a table as texts and records of their prompts, by the placeholders of each
+    prompt. Each is made once.
     """
 
     def __init__(self, table: pa.Table, placeholders: Sequence[Placeholders]) -> None:
@@ -79,10 +76,8 @@ class Records:
 
 def json_line(values: Mapping[str, Any]) -> str:
     """Values as one line of JSON, in their order."""
-    inner = ",".join(
-        f"{canonical_json(name)}:{canonical_json(plain(value))}" for name, value in values.items()
-    )
-    return "{" + inner.translate(_LINE_ENDS) + "}"
+    pairs = ((canonical_json(name), canonical_json(plain(v))) for name, v in values.items())
+    return "{" + ",".join(map(":".join, pairs)).translate(_LINE_ENDS) + "}"
 
 
 def numbered(records: Iterable[str], first: int = 1) -> list[str]:
@@ -169,33 +164,25 @@ class PromptHeader:
     def of(
         cls, template: str, prompt: Prompt, answer: AnswerSchema, listed: str = "", **values: Any
     ) -> PromptHeader:
-        """The header from a template in `templates/`.
+        """The header from a template in `templates/`; `values` are its texts that neither prompt
+        nor answer provides. `listed` is the key of the list that has an answer for each item; "":
+        the reply is one answer.
 
-        Args:
-            template: The template's name. A template is a complete request: `{name}` stands for a
-                text, `[[name: ...]]` for a part that is omitted if the text is empty. Empty
-                paragraphs are omitted.
-            prompt: The prompt.
-            answer: The answer about an item.
-            listed: The key of the list that has an answer for each item; "": the reply is one answer.
-            values: The texts of the template that neither prompt nor answer provides.
+        A template is a complete request: `{name}` stands for a text, `[[name: ...]]` for a part
+        that is omitted if the text is empty. Empty paragraphs are omitted.
         """
         values |= {"rules": prompt.rules, "examples": prompt.examples.strip()}
         values |= {"question": question(prompt.item), "glossary": answer.glossary}
-        values["sketch"] = f'{{"{listed}": [{answer.sketch}, ...]}}' if listed else answer.sketch
-        schema = answer.schema
+        sketch, schema = answer.sketch, answer.schema
         if listed:
+            sketch = f'{{"{listed}": [{sketch}, ...]}}'
             schema = object_schema({listed: {"type": "array", "items": schema}})
+        values["sketch"] = sketch
         user = (_FILLED.fullmatch(_chosen(each, values)) for each in _template(template)[1])
         texts = [(match[1], match[2]) for match in user if match]
-        return cls(
-            prompt,
-            filled(template, **values),
-            schema,
-            answer,
-            tuple((words, name) for words, name in texts if name not in values),
-            lead=paragraphs(*(values[name] for _, name in texts if name in values)),
-        )
+        lead = paragraphs(*(values[name] for _, name in texts if name in values))
+        rest = tuple((words, name) for words, name in texts if name not in values)
+        return cls(prompt, filled(template, **values), schema, answer, rest, lead=lead)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
@@ -396,18 +383,16 @@ class PromptBuilder(ABC):
                     self.unusable += bool(repeated) and len(work.items) > 1
                     later += repeated
                     if self.on_answer is not None and not repeated:
-                        items = self.items_of(work)
-                        self.on_answer(self.keys.left[item] for item in items)
+                        self.on_answer(self.keys.left[item] for item in self.items_of(work))
             if not later:
                 return
             todo = sorted(later)
 
     def results(self) -> list[Outcome]:
         """The outcome of each item, in order. Raises EngineError if one was in no work."""
-        for item in range(self.size):
-            if item not in self.outcomes:
-                what = f"item {item} is in no block: put each item in one"
-                raise EngineError(f"step {self.node.step}: {what}")
+        if missing := [item for item in range(self.size) if item not in self.outcomes]:
+            what = f"item {missing[0]} is in no block: put each item in one"
+            raise EngineError(f"step {self.node.step}: {what}")
         return [self.outcomes[item] for item in range(self.size)]
 
     def items_of(self, work: Work) -> Iterable[int]:
@@ -479,11 +464,8 @@ class PromptBuilder(ABC):
         context, tokens = self.keys.context(left), header.answer_tokens(len(work.items), limits)
         if len(work.items) == 1:
             reasons = self.rows.reasons[item] if self.rows.reasons else ()
-            sent = [
-                context,
-                *(words + texts[n] for words, n in header.user if n in texts),
-                *reasons,
-            ]
+            filled_in = (words + texts[name] for words, name in header.user if name in texts)
+            sent = [context, *filled_in, *reasons]
             if not RequestBuffer(self.ctx, header).takes(1, *sent):
                 whole = sum(map(ctx.count_tokens, (*header.texts, *sent)))
                 raise TooLong(whole + RESERVE, tokens, limits.context_tokens)
@@ -515,21 +497,18 @@ class PromptBuilder(ABC):
         return replace(header, schema={}, words=words.words, examples=words.examples)
 
     def accept_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
-        """Read a one-word reply.
-
-        Raises:
-            ModelUnavailable: Log-probabilities are needed, and the endpoint returns none.
+        """Read a one-word reply. Raises ModelUnavailable if log-probabilities are needed, and the
+        endpoint returns none.
         """
         if self.needs_logprobs and not getattr(reply, "logprobs", ()):
             refused = isinstance(reply, RowError) and "logprob" in str(reply).lower()
             if refused or not isinstance(reply, RowError):
                 raise ModelUnavailable(self.ctx.without_logprobs())
-        return self.accept_single(
-            work,
-            reply,
-            lambda _: read_word(self.node, words, cast("Reply", reply), self.ctx.limits.yes_from),
-            cut=True,
-        )
+
+        def read(_: str) -> dict[str, Any]:
+            return read_word(self.node, words, cast("Reply", reply), self.ctx.limits.yes_from)
+
+        return self.accept_single(work, reply, read, cut=True)
 
     def accept_single(
         self,
@@ -647,10 +626,7 @@ class ItemPrompts(PromptBuilder):
     def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
         """Blocks as work, split by partition, prompt and context, and cut to the model's context."""
         for block in blocks:
-            if len(block) == 1:
-                yield Work(tuple(block))
-                continue
-            for items in by_key(block, self.keys.of):
+            for items in by_key(block, self.keys.of) if len(block) != 1 else [block]:
                 if len(items) == 1:
                     yield Work(tuple(items))
                 else:
@@ -734,12 +710,9 @@ class ItemPrompts(PromptBuilder):
 def worded(request: Request, header: PromptHeader) -> Request:
     """A request for one of a header's words, with its examples before the question."""
     *before, question = request.messages
-    examples = [
-        message
-        for text, answer in header.examples
-        for message in (Message("user", text), Message("assistant", answer))
-    ]
-    return replace(request, messages=(*before, *examples, question), words=header.words)
+    for text, answer in header.examples:
+        before += [Message("user", text), Message("assistant", answer)]
+    return replace(request, messages=(*before, question), words=header.words)
 
 
 def sampled(request: Request, number: int, temperature: float) -> Request:
@@ -749,11 +722,8 @@ def sampled(request: Request, number: int, temperature: float) -> Request:
 
 
 def answer_text(reply: Reply | RowError, *, cut: bool = False) -> str:
-    """The text of a reply.
-
-    Raises:
-        Invalid: It is truncated, or the endpoint reports it as invalid.
-        RowError: The request failed, or the model refused.
+    """The text of a reply. Raises Invalid if it is truncated, or the endpoint reports it as
+    invalid; RowError if the request failed, or the model refused.
     """
     if isinstance(reply, RowError):
         if reply.kind in ("truncated", "invalid"):

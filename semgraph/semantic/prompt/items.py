@@ -200,14 +200,7 @@ class RowPrompts(ItemPrompts):
 
 
 class SamplePrompts(RowPrompts):
-    """The reference's request for each row, several times.
-
-    Args:
-        ctx: The context.
-        node: The node.
-        rows: The items.
-        temperature: The temperature of the requests.
-    """
+    """The reference's request for each row, several times, at a temperature."""
 
     def __init__(self, ctx: NodeCalls, node: Semantic, rows: Rows, temperature: float) -> None:
         super().__init__(ctx, node, rows)
@@ -328,11 +321,9 @@ class PairPrompts(ItemPrompts):
                 (("match", Type("boolean")), *rest), (("match", meaning), *prompt.describe)
             )
             return PromptHeader.of(layout, prompt, own, answers=rest, **sides)
-        numbers = ((self._left_key, "left"), (self._right_key, "right"))
-        entry = AnswerSchema.of(
-            prompt,
-            *((key, Type("int64"), f"the number of the {side} record") for key, side in numbers),
-        )
+        sides = {self._left_key: "left", self._right_key: "right"}
+        numbers = [(key, Type("int64"), f"the number of the {sides[key]} record") for key in sides]
+        entry = AnswerSchema.of(prompt, *numbers)
         asked = question(prompt.item)
         both, left = (asked, "") if prompt.shared_fields else ("", asked)
         other = question(prompt.other)
@@ -426,11 +417,8 @@ class PairPrompts(ItemPrompts):
 
     def _read_block(self, work: Work, answer: AnswerSchema, text: str) -> _Read:
         lists, rights = self._numbers(work)
-        items = {
-            (n, rights[self.right[item]]): item
-            for n, pairs in enumerate(lists, 1)
-            for item in pairs
-        }
+        numbered_items = ((n, item) for n, pairs in enumerate(lists, 1) for item in pairs)
+        items = {(n, rights[self.right[item]]): item for n, item in numbered_items}
         read = _Read({}, set(), set())
         numbers = set(rights.values())
         for entry in list_of(text, _LIST):
@@ -520,10 +508,8 @@ class GroupPrompts(_WholePrompts):
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Record the answer for a part."""
-        answer = self.header(
-            self.prompt_of(self._groups[self._parts[work.items[0]].group][0]), "rows"
-        ).answer
-        note = self.ctx.note
+        first = self._groups[self._parts[work.items[0]].group][0]
+        answer, note = self.header(self.prompt_of(first), "rows").answer, self.ctx.note
         return self.accept_single(work, reply, lambda text: answer.read(parse(text), note))
 
     def items_of(self, work: Work) -> Iterable[int]:
@@ -575,22 +561,15 @@ class WindowPrompts(_WholePrompts):
         If one row may have made a window fail, its rows are sent alone.
         """
         windows = list(zip(self._windows, outcomes, strict=True))
-        doubtful = [
-            item
-            for window, outcome in windows
-            if len(window) > 1 and outcome.error and _kind(outcome) not in _WHOLE_WINDOW
-            for item in window
-        ]
-        alone = await self._alone(list(dict.fromkeys(doubtful)))
+        doubtful = dict[int, None]()
+        for window, outcome in windows:
+            if len(window) > 1 and outcome.error and _kind(outcome) not in _WHOLE_WINDOW:
+                doubtful |= dict.fromkeys(window)
+        alone = await self._alone(list(doubtful))
         for window, outcome in windows:
             if outcome.error and (len(window) == 1 or _kind(outcome) == UNASKED):
                 alone |= dict.fromkeys(window, outcome)
-        return [
-            Ranking(outcome.values[_RANKING], None, outcome.calls)
-            if outcome.values is not None
-            else _failed(outcome, {item: alone[item] for item in window if item in alone})
-            for window, outcome in windows
-        ]
+        return [_ranked(window, outcome, alone) for window, outcome in windows]
 
     async def _alone(self, items: Sequence[int]) -> dict[int, Outcome]:
         """The outcomes of items that are sent alone.
@@ -599,13 +578,9 @@ class WindowPrompts(_WholePrompts):
         """
         single = WindowPrompts(self.ctx, self.node, self.rows, [[item] for item in items])
         single.nearest = self.nearest
-        measured = {
-            item
-            for i, window in enumerate(self._windows)
-            if _kind(self.outcomes[i]) == "too_long"
-            for item in window
-        }
-        works = [Work((i,)) for i in range(len(items))]
+        outcomes = enumerate(self._windows)
+        long = [window for i, window in outcomes if _kind(self.outcomes[i]) == "too_long"]
+        measured, works = set(chain(*long)), [Work((i,)) for i in range(len(items))]
         for _ in single.requests([w for w in works if items[w.items[0]] in measured], []):
             pass  # rows that are too long fail
         await single.send_all(work for work in works if items[work.items[0]] not in measured)
@@ -621,10 +596,13 @@ def _kind(outcome: Outcome) -> str:
     return (outcome.error or "").partition(":")[0]
 
 
-def _failed(outcome: Outcome, alone: Mapping[int, Outcome]) -> Ranking:
-    """The ranking of a window that failed; `alone` are the outcomes of its items sent alone."""
-    faulty = {item: own for item, own in alone.items() if own.error}
-    calls = chain(outcome.calls, *(alone[item].calls for item in alone if item not in faulty))
+def _ranked(window: Block, outcome: Outcome, alone: Mapping[int, Outcome]) -> Ranking:
+    """The ranking of a window; if it failed, with the outcomes of its items that were sent alone."""
+    if outcome.values is not None:
+        return Ranking(outcome.values[_RANKING], None, outcome.calls)
+    own = {item: alone[item] for item in window if item in alone}
+    faulty = {item: each for item, each in own.items() if each.error}
+    calls = chain(outcome.calls, *(own[item].calls for item in own if item not in faulty))
     return Ranking(None, outcome.error, tuple(calls), faulty)
 
 
