@@ -31,30 +31,20 @@ _NAME = 200  # characters of a name
 
 @dataclass(frozen=True)
 class Change:
-    """A node or edge that is new, gone or changed.
-
-    Args:
-        sign: `+` new, `-` gone, `~` changed.
-        label: Its label.
-        key: Its key.
-        partition: Its partition.
-        row: Its other declared properties that are not NULL, and `source` and `target` of an edge: as
-            they will be, or as they were if it is gone.
-        before: Of a changed row, the old values of the properties that differ (None: it had none).
-        after: Likewise the new values.
-        causes: Why: `row e1 edited`, `prompt facts changed`, `model of read/facts changed`.
-        run: The run that wrote it before, of a new row that of the refresh; "": unknown.
+    """A node or edge that is new, gone or changed. `row` has its other declared properties that are not
+    NULL, and `source` and `target` of an edge: as they will be, or as they were if it is gone.
+    `before` and `after` have the properties of a changed row that differ; None: it had none.
     """
 
-    sign: Sign
+    sign: Sign  # `+` new, `-` gone, `~` changed
     label: str
     key: str
     partition: str
     row: Mapping[str, Any]
     before: Mapping[str, Any] = field(default_factory=dict)
     after: Mapping[str, Any] = field(default_factory=dict)
-    causes: tuple[str, ...] = ()
-    run: str = ""
+    causes: tuple[str, ...] = ()  # `row e1 edited`, `prompt facts changed`
+    run: str = ""  # that wrote it before; of a new row, the refresh; "": unknown
 
     @property
     def ends(self) -> tuple[str, str] | None:
@@ -65,22 +55,17 @@ class Change:
 
 @dataclass(frozen=True, repr=False)
 class Diff(Displayed):
-    """The difference between two states of a graph.
+    """The difference between two states of a graph: the rows that differ.
 
-    Args:
-        changes: The rows that differ.
-        edited: The rows that the plan would make otherwise, and that stay as somebody edited them: `-`
-            a row that stays deleted, `~` a row that keeps the values in `before`.
-        reasons: What changed since the rows were written: `row e1 edited`, `prompt facts changed`.
-        names: By key, the name of a node at an end of an edge in `changes` or `edited`.
-        draws: By label, the properties that show its rows to people.
+    `edited` are rows that the plan would make otherwise, and that stay as somebody edited them: `-` a
+    row that stays deleted, `~` a row that keeps the values in `before`.
     """
 
     changes: tuple[Change, ...] = ()
     edited: tuple[Change, ...] = ()
-    reasons: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-    draws: Mapping[str, Draw] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()  # what changed since the rows were written
+    names: Mapping[str, str] = field(default_factory=dict)  # by key, of nodes at the ends of edges
+    draws: Mapping[str, Draw] = field(default_factory=dict)  # by label, what shows its rows
 
     def __len__(self) -> int:
         return len(self.changes)
@@ -94,14 +79,9 @@ class Diff(Displayed):
     def between(
         cls, before: Tables, after: Tables, graph: Graph, edited: Sequence[Change] = ()
     ) -> Self:
-        """The difference between two states of a graph. Rows are matched by label and key.
-
-        Args:
-            before: Rows by label: key, partition, ends of edges, declared properties. A column that
-                is missing is NULL.
-            after: Likewise.
-            graph: The graph. Vectors and derived properties do not count.
-            edited: The rows that stay as somebody edited them.
+        """The difference between two states of a graph: rows by label, with key, partition, ends of
+        edges and declared properties; a column that is missing is NULL. They are matched by label and
+        key. Vectors and derived properties do not count.
         """
         states = (before, after)
         changes = tuple(

@@ -55,25 +55,15 @@ _PRE = (
     "font-size: 13px; line-height: 1.35; padding: 5px 0; "
 )
 _AS_IS = "white-space: pre; overflow-x: auto"
-_WRAPPED = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
-_HANGING = 2  # extra indentation of the rest of a broken line
 
 
-def preformatted(text: str, *, wrapped: bool = False) -> str:
+def preformatted(text: str) -> str:
     """A text as HTML that keeps its lines, spaces and columns, whatever the style of `pre` in the
-    page. With `wrapped`, long lines are broken, and their rest is indented.
+    page.
     """
     from markupsafe import escape
 
-    if not wrapped:
-        return f"<pre style='{_PRE}{_AS_IS}'>{escape(text)}</pre>"
-    lines = []
-    for line in text.splitlines():
-        words = line.lstrip(" ")
-        left = len(line) - len(words) + _HANGING
-        style = f"display: block; padding-left: {left}ch; text-indent: -{_HANGING}ch"
-        lines.append(f"<span style='{style}'>{escape(words) or '&nbsp;'}</span>")
-    return f"<pre style='{_PRE}{_WRAPPED}'>{''.join(lines)}</pre>"
+    return f"<pre style='{_PRE}{_AS_IS}'>{escape(text)}</pre>"
 
 
 class Drawing(str):
@@ -84,15 +74,6 @@ class Drawing(str):
 
     def _repr_html_(self) -> str:
         return getattr(self, "html", "") or preformatted(self)
-
-
-class Wrapped(Drawing):
-    """A drawing without columns; notebooks break its long lines."""
-
-    __slots__ = ()
-
-    def _repr_html_(self) -> str:
-        return preformatted(self, wrapped=True)
 
 
 _SHELL = ContextVar("_SHELL", default=False)

@@ -248,6 +248,23 @@ class Faults(Fault):
         return Faults(map(change, self.faults))
 
 
+class Collected(list[Fault]):
+    """Faults that are collected, to be raised together."""
+
+    @contextmanager
+    def at(self, *path: str | int) -> Iterator[None]:
+        """Collect the faults that a block raises, with longer paths."""
+        try:
+            yield
+        except Fault as fault:
+            self.append(fault.under(*path))
+
+    def refuse(self) -> None:
+        """Raise Faults, if there are any."""
+        if self:
+            raise Faults(self)
+
+
 @contextmanager
 def faults_at(*path: str | int) -> Iterator[None]:
     """Lengthen the paths of the faults that a block raises, as `Fault.under` does."""

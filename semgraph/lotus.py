@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from threading import Lock
@@ -29,6 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 from semgraph.errors import RowError
 from semgraph.extras import install
 from semgraph.llm.base import Reply, Request
+from semgraph.logical.node import free
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import Invalid
@@ -44,7 +44,7 @@ from semgraph.semantic.prompt.builder import (
 )
 
 __all__ = [
-    "INSTALL", "Answer", "Bridge", "Group", "Model", "Parts", "Question", "Sorter", "Texts", "Unanswered", "by_prompt",
+    "INSTALL", "Answer", "Bridge", "Model", "Parts", "Question", "Sorter", "Texts", "Unanswered", "by_prompt",
     "claim", "invalid_number", "invalid_verdict", "lacking", "loaded",
 ]  # fmt: skip
 
@@ -60,18 +60,14 @@ class Bridge:
     """Runs jobs in separate threads, and sends their requests in the event loop.
 
     It does not use the threads of `asyncio.to_thread`, which models may need meanwhile.
-
-    Args:
-        ctx: The context that sends the requests.
     """
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[Reply | RowError]] = set()
         self._budget = asyncio.Semaphore(max(1, ctx.limits.in_flight * 2))
         self._failure: BaseException | None = None
-        self._alone = True
         self.stopped = False
 
     async def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
@@ -83,7 +79,6 @@ class Bridge:
         if not jobs:
             return []
         results: list[T | None] = [None] * len(jobs)
-        self._alone = len(jobs) == 1
         pool = ThreadPoolExecutor(min(len(jobs), _THREADS), thread_name_prefix="lotus")
         futures = [
             self._loop.run_in_executor(pool, self._guarded, job, results, i)
@@ -130,60 +125,24 @@ class Bridge:
             task.cancel()
 
     async def _answered(self, requests: Requests) -> Replies:
-        results: list[Reply | RowError] = [r for r in requests if isinstance(r, RowError)]
-        places = [i for i, request in enumerate(requests) if isinstance(request, Request)]
-        if not places:
-            return results
-        self._enter()
-        valid = [request for request in requests if isinstance(request, Request)]
-        try:
-            replies = await (self._in_one(valid) if self._alone else self._one_by_one(valid))
-        except BaseException as error:
-            self._fail(error)
-            raise
-        finally:
-            self._leave()
-        by_place = dict(zip(places, replies, strict=True))
-        refused = iter(results)
-        return [by_place[i] if i in by_place else next(refused) for i in range(len(requests))]
-
-    async def _in_one(self, requests: Sequence[Request]) -> Replies:
-        async with aclosing(self.ctx.ask(requests)) as replies:
-            results = {index: reply async for index, reply in replies}
-        return [results[i] for i in range(len(requests))]
-
-    async def _one_by_one(self, requests: Sequence[Request]) -> Replies:
-        """The requests of several jobs, with the concurrency of a single one."""
+        if self.stopped:
+            raise asyncio.CancelledError
         tasks = [asyncio.create_task(self._one(request)) for request in requests]
-        try:
-            return list(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.update(tasks)
+        await asyncio.wait(tasks)
+        self._tasks.difference_update(tasks)
+        return [task.result() for task in tasks]
 
-    async def _one(self, request: Request) -> Reply | RowError:
-        self._enter()
+    async def _one(self, request: Request | RowError) -> Reply | RowError:
+        if isinstance(request, RowError):
+            return request
         try:
-            async with self._budget:
-                return (await self._in_one([request]))[0]
+            async with self._budget, aclosing(self.ctx.ask([request])) as replies:
+                _, reply = await anext(replies)
+                return reply
         except Exception as error:
             self._fail(error)
             raise
-        finally:
-            self._leave()
-
-    def _enter(self) -> None:
-        if self.stopped:
-            raise asyncio.CancelledError
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-
-    def _leave(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.discard(task)
 
 
 INSTALL = install("lotus")
@@ -261,9 +220,7 @@ class Answer(NamedTuple):
 
 
 class Unanswered(Exception):
-    """Some prompts of a batch failed, and LOTUS cannot use the others alone: pairs (prompt,
-    answer).
-    """
+    """Prompts of a batch that failed, with their answers; LOTUS cannot use the others alone."""
 
     def __init__(self, faults: list[tuple[Chat, Answer]]) -> None:
         self.faults = faults
@@ -273,18 +230,11 @@ class Unanswered(Exception):
 class Model:
     """A duck-typed `lotus.models.LM`: it gets a batch of chats and returns a text for each.
 
-    Args:
-        bridge: Sends the batches.
-        parts: LOTUS.
-        prompt: The prompt, which gives the role and the maximum length of answers.
-        partitions: The partition of each prompt of a batch, in order; the last one is repeated.
-        unreadable: Returns the fault of an answer that LOTUS would replace by its default, or None.
-        strict: Raise Unanswered if a prompt fails; otherwise LOTUS gets "" for it, and `answers`
-            has the error.
-        shrinking: Raise Unanswered if a batch is not smaller than the previous one: LOTUS's tree
-            would not end.
-
-    `answers` are those of the last batch, `calls` the ids of all calls.
+    The prompt gives the role and the maximum length of answers. `partitions` are those of the prompts
+    of a batch, in order; the last one is repeated. `unreadable` tells the fault of an answer that
+    LOTUS would replace by its default. If a prompt fails, LOTUS gets "" for it, or, if `strict`,
+    Unanswered is raised; if `shrinking`, also if a batch is not smaller than the previous one: LOTUS's
+    tree would not end. `answers` are those of the last batch, `calls` the ids of all calls.
     """
 
     model = "semgraph"
@@ -380,13 +330,7 @@ class Question(NamedTuple):
 
 
 class Texts:
-    """The texts of a relation for LOTUS; several threads use it.
-
-    Args:
-        parts: LOTUS.
-        node: The operator.
-        rows: The rows.
-    """
+    """The texts of a relation for LOTUS; several threads use it."""
 
     def __init__(self, parts: Parts, node: Semantic, rows: Rows) -> None:
         self.keys = Keys(node, rows)
@@ -403,13 +347,9 @@ class Texts:
     ) -> Question:
         """The question about items of one prompt.
 
-        The instruction has placeholders in LOTUS's notation for columns (`{name}` is Name); the
-        documents have their values. The context is a column of each document.
-
-        Args:
-            items: The items, of one prompt.
-            one_context: All items have the same context; it becomes a part of the instruction.
-            more: Text to append to the instruction.
+        The instruction has placeholders in LOTUS's notation for columns (`{name}` is Name), and
+        `more` at its end; the documents have their values. The context is a column of each document,
+        or, if all have `one_context`, a part of the instruction.
         """
         import pandas as pd
 
@@ -420,7 +360,7 @@ class Texts:
         contexts = [self.keys.context(left) for left in lefts]
         head = contexts[0] if one_context else ""
         if not one_context and any(contexts):
-            frame = {_free("context", frame): contexts} | frame
+            frame = {free("context", frame): contexts} | frame
         question_text = "".join(
             text + (names[path].capitalize() if path else "") for text, path in prompt.item.parts
         )
@@ -457,11 +397,8 @@ def by_prompt(rows: Rows) -> list[list[int]]:
 def claim(prompt: Prompt) -> str:
     """The claim about a pair that LOTUS judges: the question about both, or that they match."""
     if not prompt.shared_fields:
-        return paragraphs(
-            prompt.rules,
-            prompt.examples,
-            f"The record {{{LEFT}}} and the record {{{RIGHT}}} match.",
-        )
+        match = f"The record {{{LEFT}}} and the record {{{RIGHT}}} match."
+        return paragraphs(prompt.rules, prompt.examples, match)
     shared = dict(prompt.shared_fields)
     words = [
         text + _placed(path, shared.get(path), prompt) if path else text
@@ -485,15 +422,8 @@ def _columns(paths: Sequence[str]) -> dict[str, str]:
     """A name for each column. LOTUS ignores case, so `userName` and `username` get different names."""
     names: dict[str, str] = {}
     for path in paths:
-        names[path] = _free(path, names.values())
+        names[path] = free(path, names.values())
     return names
-
-
-def _free(name: str, taken: Any) -> str:
-    capitalized = {other.capitalize() for other in taken}
-    while name.capitalize() in capitalized:
-        name += "_"
-    return name
 
 
 def invalid_verdict(text: str) -> str | None:
@@ -503,44 +433,19 @@ def invalid_verdict(text: str) -> str | None:
 
 
 def invalid_number(text: str) -> str | None:
-    """The fault of an answer that should be a document's number: LOTUS reads anything else as the
-    first.
-    """
+    """The fault of an answer that is no document's number: LOTUS would read it as the first."""
     after = text.lower().rpartition("answer:")[2]
     numbers = re.findall(r"document[\s*](\d+)", after) or re.findall(r"(\d+)", after)
-    return (
-        None if numbers and numbers[-1] in {"1", "2"} else 'expected "Document 1" or "Document 2"'
-    )
+    valid = numbers and numbers[-1] in {"1", "2"}
+    return None if valid else 'expected "Document 1" or "Document 2"'
 
 
 # LOTUS stores the model of its heap in a class variable, which concurrent heaps would share.
 _HEAP = threading.Lock()
 
 
-@dataclass
-class Group:
-    """The rows of a group: items in LOTUS's order, and the question.
-
-    After `Sorter.sort`, `outcomes` has a score for each item by its rank, or its error.
-    """
-
-    items: list[int]
-    documents: list[dict[str, Any]]
-    instruction: str
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
-
-
 class Sorter:
-    """Sorts a group, in a job's thread.
-
-    Args:
-        bridge: Runs the job.
-        parts: LOTUS.
-        model: Answers the comparisons.
-        method: `quick`, `quick-sem`, `heap` or `naive`.
-        k: The number of best rows.
-        reasoning: Whether the model reasons before it answers.
-    """
+    """Sorts a group by a method (`quick`, `quick-sem`, `heap` or `naive`), in a job's thread."""
 
     def __init__(
         self, bridge: Bridge, parts: Parts, model: Model, method: str, k: int, *, reasoning: bool
@@ -549,30 +454,31 @@ class Sorter:
         self._method, self._k = method, k
         self._strategy = parts.reasoning if reasoning else None
 
-    def sort(self, group: Group) -> Group:
-        """Sort until all comparisons have answers; rows that cannot be compared become errors."""
-        rows = list(range(len(group.items)))
+    def sort(self, items: Sequence[int], question: Question) -> dict[int, Outcome]:
+        """A score for each item of a group by its rank, or its error if it cannot be compared: the
+        rest is sorted until all comparisons have answers.
+        """
+        documents, instruction = question.documents, question.instruction
+        outcomes: dict[int, Outcome] = {}
+        rows = list(range(len(items)))
         while True:
             self._model.strict = True
             try:
-                order = [
-                    rows[i]
-                    for i in self._order([group.documents[row] for row in rows], group.instruction)
-                ]
+                order = self._order([documents[row] for row in rows], instruction)
             except Unanswered as error:
-                faulty = self._faulty(error, group)
-                for row in [row for row in rows if group.documents[row]["text"] in faulty]:
-                    answer = faulty[group.documents[row]["text"]]
-                    group.outcomes[group.items[row]] = Outcome(None, answer.error, answer.calls)
-                rows = [row for row in rows if group.items[row] not in group.outcomes]
+                faulty = self._faulty(error, instruction)
+                for row in rows:
+                    if answer := faulty.get(documents[row]["text"]):
+                        outcomes[items[row]] = Outcome(None, answer.error, answer.calls)
+                rows = [row for row in rows if items[row] not in outcomes]
             else:
                 break
         calls = tuple(dict.fromkeys(self._model.calls))
-        place = {row: i for i, row in enumerate(order)}
+        place = {rows[i]: rank for rank, i in enumerate(order)}
         for row in rows:
             score = 100.0 * (1 - place[row] / len(rows)) if row in place else 0.0
-            group.outcomes[group.items[row]] = Outcome({"score": score}, None, calls)
-        return group
+            outcomes[items[row]] = Outcome({"score": score}, None, calls)
+        return outcomes
 
     def _order(self, documents: list[dict[str, Any]], instruction: str) -> Sequence[int]:
         """LOTUS's order of documents: best first, all of them or only the k best."""
@@ -600,7 +506,7 @@ class Sorter:
         finally:
             _HEAP.release()
 
-    def _faulty(self, unanswered: Unanswered, group: Group) -> dict[str, Answer]:
+    def _faulty(self, unanswered: Unanswered, instruction: str) -> dict[str, Answer]:
         """The rows that make comparisons fail, by text: those that fail in a comparison with
         themselves.
 
@@ -617,7 +523,7 @@ class Sorter:
             texts = dict.fromkeys(
                 text for pair in rest for text in pair[:2] if (counts[text] > 1) == repeated
             )
-            faulty |= self._alone(list(texts), group.instruction)
+            faulty |= self._alone(list(texts), instruction)
         for left, right, answer in pairs:
             if left not in faulty and right not in faulty:
                 faulty |= {left: answer, right: answer}
@@ -634,6 +540,5 @@ class Sorter:
 
 
 def _document(chat: Any, number: int) -> str:
-    """A document of one of LOTUS's comparisons."""
     text: str = chat[1]["content"][number]["text"]
     return text.removeprefix(f"\nDocument {number}:\n")

@@ -193,16 +193,13 @@ class Semantics:
         hint = f'did you mean "{word}"?' if word in known else did_you_mean(word, known)
         there = "it has: " + ", ".join(known)
         more = "all operators: semgraph.table(df)"
-        raise AttributeError(
-            str(Problem(f'df.sem has no "{name}"', there=there, hint=hint or more))
-        )
+        problem = Problem(f'df.sem has no "{name}"', there=there, hint=hint or more)
+        raise AttributeError(str(problem))
 
 
 @dataclass(frozen=True)
 class _WithoutOperators:
-    """`series.sem` and `df.groupby(...).sem`: the standard error of the mean, as without this module,
-    and no operators.
-    """
+    """`sem` of series and groups: the standard error of the mean, and no operators."""
 
     owner: Any
     what: str
@@ -216,9 +213,8 @@ class _WithoutOperators:
     def __getattr__(self, name: str) -> Any:
         """Refuse an operator with what replaces it."""
         there, hint = "semantic operators are those of data frames", self.hint.format(name)
-        raise AttributeError(
-            str(Problem(f'{self.what}.sem has no "{name}"', there=there, hint=hint))
-        )
+        problem = Problem(f'{self.what}.sem has no "{name}"', there=there, hint=hint)
+        raise AttributeError(str(problem))
 
 
 def _of_series(series: pd.Series) -> _WithoutOperators:
@@ -238,10 +234,7 @@ class _OfGroups:
 
 class _Rows:
     """A data frame as a relation of the columns that a plan can have, and the positions of its
-    rows.
-
-    Raises:
-        InputError: Its columns have several levels.
+    rows. Raises InputError if its columns have several levels.
     """
 
     def __init__(self, source: pd.DataFrame, name: str = "rows") -> None:
@@ -264,7 +257,6 @@ class _Rows:
 
 
 def _data_frame(other: Any, method: str) -> pd.DataFrame:
-    """The other frame of a join. Raises InputError."""
     if not is_pandas(other):
         what = f"{method}: other is {type(other).__name__}, not a data frame of pandas"
         column = isinstance(other, pd.Series)
@@ -274,9 +266,7 @@ def _data_frame(other: Any, method: str) -> pd.DataFrame:
 
 
 def _column(frame: pd.DataFrame, *, alone: bool) -> Any:
-    """The only column of a frame as an array. Raises InputError, or PlanError if no plan can have
-    it.
-    """
+    """The only column of a frame as an array. Raises PlanError if no plan can have it."""
     if not alone:
         what = f'the frame has column "{frame.columns[0]}" twice, but for case'
         raise InputError(what, hint="rename one of them")
@@ -340,22 +330,14 @@ class _Question:
         return _made([keys, *_series(new, pd.RangeIndex(answers.num_rows))], self.source, result)
 
     def _refuse_columns(self, new: Sequence[str]) -> None:
-        """Refuse answers with the name of an existing column. Raises PlanError."""
-        taken = next(
-            (name for i, name in enumerate(new) if name in self.source.columns or name in new[:i]),
-            None,
-        )
-        if taken is not None:
-            raise PlanError(
-                f'the frame has a column "{taken}" already', hint="name the new one otherwise"
-            )
+        for i, name in enumerate(new):
+            if name in self.source.columns or name in new[:i]:
+                what = f'the frame has a column "{name}" already'
+                raise PlanError(what, hint="name the new one otherwise")
 
     def _run(self, frame: Frame) -> Result:
-        """The result. Notes, which the command line prints, become warnings.
-
-        Raises:
-            BudgetReached: A limit of the session is reached.
-            RowError: Rows have no answer and would be missing.
+        """The result. Notes, which the command line prints, become warnings. Raises BudgetReached, or
+        RowError if rows have no answer and would be missing.
         """
         plan = session().prepare(frame, use=self.use)
         early = [str(warning) for warning in plan.warnings]
@@ -367,9 +349,8 @@ class _Question:
         _warn(note for note in result.notes if note not in early)
         if result.failed:
             first, count = result.failed[0], len(result.failed)
-            what = (
-                f"{plural(count, 'row')} of {len(self.source):,} without an answer: {first.error}"
-            )
+            rows = f"{plural(count, 'row')} of {len(self.source):,}"
+            what = f"{rows} without an answer: {first.error}"
             hint = 'keep such rows with on_error="null"; paid answers are in the journal'
             raise RowError("set aside", str(Problem(what, hint=hint)))
         return result
@@ -387,9 +368,8 @@ def _refuse_arguments(arguments: Mapping[str, Any], use: object) -> None:
         raise PlanError(f"use is {type(use).__name__}, not an implementation", hint=hint)
     for name, value in arguments.items():
         if isinstance(value, pd.Series):
-            hint = (
-                f'write SQL over columns, {name}="stars < 3", or choose rows before: df[mask].sem'
-            )
+            sql = f'write SQL over columns, {name}="stars < 3"'
+            hint = f"{sql}, or choose rows before: df[mask].sem"
             raise PlanError(f"{name} is a Series of pandas", hint=hint)
 
 
@@ -427,9 +407,7 @@ _NULLABLE = {pa.int64(): "Int64", pa.bool_(): "boolean"}
 
 
 def _series(answers: pa.Table, index: pd.Index) -> list[pd.Series]:
-    """Answers as columns: lists and structs as Python values; whole numbers and booleans with a
-    NULL in the nullable types of pandas.
-    """
+    """Answers as columns, in the nullable types of pandas where NULL would change the type."""
     made = []
     for name, values in zip(answers.column_names, answers.columns, strict=True):
         if pa.types.is_nested(values.type):

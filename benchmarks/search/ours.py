@@ -126,10 +126,10 @@ async def _semgraph(recipe: str, store: Store, asked: Sequence[Asked], server: S
 
             await search(rows[-1:])  # imports, and statements that are prepared once
             server.reset()
-            total, watches, before = StepMetrics(), [], store.round_trips
+            total, watches = StepMetrics(), []
             for row in rows[:ALONE]:
                 await search([row])
-            trips, calls = (store.round_trips - before) / ALONE, server.counted()["calls"] / ALONE
+            trips, calls = total.round_trips / ALONE, server.counted()["calls"] / ALONE
             result = await search(rows)
             same_as_counted(total, on_wire(server))
     *alone, whole = watches

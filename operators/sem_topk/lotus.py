@@ -25,7 +25,7 @@ from typing import Literal
 import pyarrow as pa
 
 import semgraph.operator as op
-from semgraph.lotus import Bridge, Group, Model, Sorter, Texts, invalid_number, lacking, loaded
+from semgraph.lotus import Bridge, Model, Sorter, Texts, invalid_number, lacking, loaded
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Lotus(op.Implementation[op.SemTopk]):
             model = Model(bridge, parts, prompt, [rows.partition[lefts[items[0]]]], invalid_number)
             question = texts.documents(items, one_context=True)
             sorter = Sorter(bridge, parts, model, self.method, node.k, reasoning=self.reasoning)
-            return sorter.sort(Group(items, question.documents, question.instruction)).outcomes
+            return sorter.sort(items, question)
 
         groups = [await self._ordered(node, rows, ctx, items) for items in rows.groups()]
         orders = await bridge.gather([partial(run, items) for items in groups])

@@ -185,8 +185,9 @@ def explain(
     given: PlanOptions,
     format: Annotated[Form, flag("--format", "How it is drawn.")] = "tree",  # noqa: A002 - the option's name
     expand: Annotated[
-        bool, flag("--expand", "With --format algebra: the steps of called plans too.")
-    ] = False,
+        list[str] | None, flag("--expand STEP", "Show the steps of the plan that STEP calls.")
+    ] = None,
+    full: Annotated[bool, flag("--full", "Show the steps of all called plans.")] = False,
     queries: Annotated[bool, flag("--queries", "The SQL, and what the store is asked.")] = False,
     prompts: Annotated[
         bool, flag("--prompts", "The first messages of each step, with tokens.")
@@ -209,6 +210,6 @@ def explain(
         for form in [form for form in asked if asked[form]] or [format]:
             text = session.explain(
                 prepared, format=form, run=run, sample=sample, width=options.out.width,
-                expand=expand, inputs=inputs,
+                expand=expand or (), full=full, inputs=inputs,
             )  # fmt: skip
             options.show(*text.splitlines())

@@ -63,13 +63,14 @@ class Estimate:
         variant: Its name.
         calls: Model calls, without retries after invalid answers.
         tokens_in: Tokens of the prompts.
-        tokens_out: Maximum tokens of the answers.
-        dollars: Their price.
+        tokens_out: Tokens of the answers, if they are as long as in earlier runs of the same step,
+            implementation and models; without such a run, by the types of their fields.
+        dollars: The price of the tokens.
         least: The minimum number of calls, if a range is expected.
         planned: Whether all requests are known in advance, so that `calls` is exact. False if a
             check may refuse answers.
-        tokens_seen: Tokens of the answers if they are as long as in earlier runs of the same step,
-            implementation and models; None without such a run.
+        most_out: Maximum tokens of the answers, which limits allow for; None: not known.
+        most_dollars: The price with answers of maximum length.
     """
 
     variant: str
@@ -79,7 +80,8 @@ class Estimate:
     dollars: float | None = None
     least: float | None = None
     planned: bool = False
-    tokens_seen: float | None = None
+    most_out: float | None = None
+    most_dollars: float | None = None
 
 
 @dataclass(frozen=True)

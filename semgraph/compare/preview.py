@@ -11,11 +11,11 @@ from typing import Any, Self
 from semgraph.compare.comparison import Estimate
 from semgraph.compare.trial import Bench
 from semgraph.errors import BudgetReached
-from semgraph.explain.estimates import Amount, Forecast, total
+from semgraph.explain.estimates import Amount, Forecast, answers, total
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.stack import Budget, bound
-from semgraph.llm.tokens import prompt_tokens
+from semgraph.llm.tokens import likely_tokens, prompt_tokens
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
@@ -38,7 +38,7 @@ class StepEstimates:
 
     async def observed(self, reference: Implementation[Any]) -> Self:
         """With the tokens per item of a dry run of the reference over the first items: in total, of
-        the static part of each call, of an item by itself, and of the longest answer.
+        the static part of each call, of an item by itself, and of the answers.
         """
         items, first = 0, []
         for each in self.rows:
@@ -50,12 +50,12 @@ class StepEstimates:
         requests = [request for batch in batches.values() for request in batch.first]
         if not requests:
             return self
-        prompts, model = self.node.prompt, bound(self.llm, self.node.prompt.first.role)
+        model = bound(self.llm, self.node.prompt.first.role)
         sent = sum(prompt_tokens(model, request) for request in requests)
         last = sum(model.count_tokens(request.messages[-1].content) for request in requests)
-        longest = float(max(prompt.max_tokens for prompt in prompts.all))
+        answered = sum(map(likely_tokens, requests)) / items
         static = (sent - last) / len(requests)
-        return replace(self, seen=Observed(sent / items, longest, 1.0, static, last / items))
+        return replace(self, seen=Observed(sent / items, answered, 1.0, static, last / items))
 
     async def requests(
         self, implementation: Implementation[Any], *, embeds: bool = False
@@ -77,36 +77,50 @@ class StepEstimates:
         return await self.requests(implementation)
 
     def of(
-        self, name: str, implementation: Implementation[Any], batches: Batches | None
+        self,
+        name: str,
+        implementation: Implementation[Any],
+        batches: Batches | None,
+        answered: float | None = None,
     ) -> Estimate:
         """The expected cost of an implementation: of its requests, if they are known, otherwise by
-        its `estimate`, by partitions, prompts and groups.
+        its `estimate`, by partitions, prompts and groups. `answered` are the tokens of the answers as
+        in earlier runs, if there are any.
         """
         if batches is None:
-            return self._expected(name, self._costs(implementation))
-        return self._counted(name, batches)
+            return self._expected(name, self._costs(implementation), answered)
+        return self._counted(name, batches, answered)
 
     def _costs(self, implementation: Implementation[Any]) -> list[Cost]:
         each = (unit for rows in self.rows for unit in _units(self.node, rows))
         return [implementation.estimate(self.node, unit, self.seen) for unit in each]
 
-    def _counted(self, name: str, batches: Batches) -> Estimate:
+    def _counted(self, name: str, batches: Batches, answered: float | None) -> Estimate:
         """An estimate from the requests of a dry run. The count is exact, unless a check may refuse
         answers; tokens are extrapolated from the first requests.
         """
-        calls, sent, answered = 0, 0.0, 0
-        prices: list[float | None] = []
+        calls = sum(batch.calls for batch in batches.values())
+        each = answers(self.node, sum(rows.items.num_rows for rows in self.rows) / max(calls, 1))
+        likely, most = [], []
         for role, batch in batches.items():
-            model = bound(self.llm, role)
-            tokens = math.ceil(
-                sum(prompt_tokens(model, r) for r in batch.first) / len(batch.first) * batch.calls
-            )
-            calls, sent, answered = calls + batch.calls, sent + tokens, answered + batch.tokens_out
-            prices.append(model.dollars(Usage(tokens, 0, batch.tokens_out)))
-        exact = getattr(self.node, "check", None) is None
-        return Estimate(name, calls, sent, answered, _sum(prices), planned=exact)
+            model, share = bound(self.llm, role), batch.calls / len(batch.first)
+            sent = math.ceil(share * sum(prompt_tokens(model, r) for r in batch.first))
+            said = share * sum(likely_tokens(request, each) for request in batch.first)
+            said = said if answered is None else answered * batch.calls / calls
+            likely.append((model, Usage(sent, 0, math.ceil(said))))
+            most.append((model, Usage(sent, 0, batch.tokens_out)))
+        return Estimate(
+            name,
+            calls,
+            sum(usage.prompt for _, usage in likely),
+            sum(usage.completion for _, usage in likely),
+            _sum(model.dollars(usage) for model, usage in likely),
+            planned=getattr(self.node, "check", None) is None,
+            most_out=sum(usage.completion for _, usage in most),
+            most_dollars=_sum(model.dollars(usage) for model, usage in most),
+        )
 
-    def _expected(self, name: str, costs: Sequence[Cost]) -> Estimate:
+    def _expected(self, name: str, costs: Sequence[Cost], seen: float | None) -> Estimate:
         """An estimate from those of the implementation."""
         calls = math.ceil(sum(c.calls for c in costs))
         low = sum(math.ceil(c.calls if c.least is None else min(c.least, c.calls)) for c in costs)
@@ -114,9 +128,16 @@ class StepEstimates:
         if any(c.tokens_in is None for c in costs):
             return Estimate(name, calls, least=least)
         sent = math.ceil(sum(c.tokens_in or 0 for c in costs))
-        answered = math.ceil(sum(c.tokens_out or 0 for c in costs))
-        price = bound(self.llm, self.node.prompt.first.role).dollars(Usage(sent, 0, answered))
-        return Estimate(name, calls, sent, answered, price, least)
+        likely = sum(c.tokens_out or 0 for c in costs)
+        each = self.seen.tokens_out if self.seen is not None and self.seen.tokens_out else 1.0
+        most = math.ceil(likely / each * max(p.max_tokens for p in self.node.prompt.all))
+        answered, model = math.ceil(likely if seen is None else seen), self.node.prompt.first.role
+        price, highest = (
+            bound(self.llm, model).dollars(Usage(sent, 0, out)) for out in (answered, most)
+        )
+        return Estimate(
+            name, calls, sent, answered, price, least, most_out=most, most_dollars=highest
+        )
 
 
 def _units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
@@ -150,11 +171,11 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
         BudgetReached: The known cost exceeds a limit.
     """
     spent = budget.spent
-    tokens = [e.tokens_in and e.tokens_in + (e.tokens_out or 0) for e in estimates]
+    tokens = [e.tokens_in and e.tokens_in + (e.most_out or e.tokens_out or 0) for e in estimates]
     for name, before, costs in (
         ("max_calls", spent.calls, [e.calls for e in estimates]),
         ("max_tokens", spent.tokens, tokens),
-        ("max_usd", spent.usd, [e.dollars for e in estimates]),
+        ("max_usd", spent.usd, [e.most_dollars or e.dollars for e in estimates]),
     ):
         limit, most = getattr(budget, name), trials * sum(cost or 0 for cost in costs)
         if limit is None or before + most <= limit * (1 + 1e-9):
@@ -198,9 +219,8 @@ def of_plan(name: str, forecast: Forecast) -> Estimate:
         amounts[each].value if amounts[each].known and amounts[each].kind != "least" else None
         for each in ("calls", "tokens_in", "tokens_out", "dollars")
     )
-    seen = answered if amounts["tokens_out"].kind == "seen" else None
     least = amounts["calls"].value if amounts["calls"].kind == "least" else None
-    return Estimate(name, calls, sent, answered, price, least, tokens_seen=seen)
+    return Estimate(name, calls, sent, answered, price, least)
 
 
 def tokens_seen(forecast: Forecast, step: str, items: float) -> float | None:
@@ -264,25 +284,24 @@ def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
     limit = f" of the {dollars(budget.max_usd)} you allow" if budget.max_usd is not None else ""
     each = f"{trials} trials of each: " if trials > 1 else "in all: "
     count = _number(calls and trials * calls, about)
-    return f"{each}{count} calls, {_dollars(price and trials * price, planned=not about)}{limit}"
+    return f"{each}{count} calls, {_dollars(price and trials * price)}{limit}"
 
 
 def expected(estimate: Estimate) -> str:
-    """The cost of one variant: calls, tokens, and dollars for answers of maximum length."""
+    """The cost of one variant: calls, tokens, and dollars."""
     e = estimate
     about = "" if e.planned else "≈ "
     calls = _number(e.calls, about) if e.least is None else f"{e.least:,.0f}–{_number(e.calls)}"
-    most = "up to " if e.planned else "≈ "
     word = "call " if calls == "1" else "calls"
-    tokens = f"{_number(e.tokens_in, '≈ ')} tokens in, {_number(e.tokens_out, most)} out"
-    return f"{calls} {word}   {tokens}   {_dollars(e.dollars, planned=e.planned)}"
+    tokens = f"{_number(e.tokens_in, '≈ ')} tokens in, {_number(e.tokens_out, '≈ ')} out"
+    return f"{calls} {word}   {tokens}   {_dollars(e.dollars)}"
 
 
 def _number(value: float | None, sign: str = "") -> str:
     return "?" if value is None else f"{sign}{value:,.0f}"
 
 
-def _dollars(value: float | None, *, planned: bool) -> str:
+def _dollars(value: float | None) -> str:
     if value is None:
         return "$ ?"
-    return f"{'up to' if planned else '≈'} {dollars(value, exact=True)}" if value else "$0"
+    return f"≈ {dollars(value, exact=True)}" if value else "$0"

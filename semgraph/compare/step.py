@@ -20,7 +20,13 @@ from semgraph.compare.comparison import (
     trial_answers,
     with_differences,
 )
-from semgraph.compare.preview import StepEstimates, rows_preview, tokens_seen, variants_preview
+from semgraph.compare.preview import (
+    Batches,
+    StepEstimates,
+    rows_preview,
+    tokens_seen,
+    variants_preview,
+)
 from semgraph.compare.trial import (
     KEPT,
     Attempt,
@@ -36,7 +42,7 @@ from semgraph.compare.trial import (
 )
 from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.display import option
-from semgraph.errors import BudgetReached, PlanError, did_you_mean
+from semgraph.errors import BudgetReached, PlanError, SemgraphError, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder
@@ -345,8 +351,10 @@ class StepArms:
             len(outcome.failures),
         )
 
-    async def estimate(self, frozen: Frozen) -> None:
-        """Estimate the cost of each arm over some rows, with what was observed in its whole plan."""
+    async def estimate(self, frozen: Frozen, lost: dict[str, str] | None = None) -> None:
+        """Estimate the cost of each arm over some rows, with what was observed in its whole plan. An arm
+        that cannot say its cost is `lost`, with the error; else that is raised.
+        """
         opened, of = self.bench.opened, self._forecasts
         self.items = items = await frozen.items(opened.llm, opened.embedder)
         self.expected: dict[str, StepEstimates] = {}
@@ -355,15 +363,18 @@ class StepArms:
             estimates = StepEstimates(each.node, items, *models)
             self.expected[name] = await estimates.observed(self.basis)
         own = {name: each.implementation for name, each in self.arms.items()}
-        self.requests = {
-            name: await each.at_once(own[name]) for name, each in self.expected.items()
-        }
+        self.requests: dict[str, Batches | None] = {}
+        for name, expected in list(self.expected.items()):
+            try:
+                self.requests[name] = await expected.at_once(own[name])
+            except SemgraphError as error:
+                if lost is None or name == self.reference:
+                    raise
+                lost[name] = str(error)
+                del self.expected[name]
         step, number = self.node.step, sum(rows.items.num_rows for rows in items)
         self.estimates = [
-            replace(
-                each.of(name, own[name], self.requests[name]),
-                tokens_seen=tokens_seen(of[name], step, number),
-            )
+            each.of(name, own[name], self.requests[name], tokens_seen(of[name], step, number))
             for name, each in self.expected.items()
         ]
 

@@ -78,11 +78,8 @@ def _unused(account: Account, cost: Any) -> Return:
 
 class RunLedger:
     """The budget of a run and the limiters of its endpoints, for workers in any process. Spending
-    plus the possible cost of requests in flight never exceeds a limit. The ledger also passes on
-    the reports of workers.
-
-    Args:
-        limits: The limits of the run; each worker checks `max_seconds`.
+    plus the possible cost of requests in flight never exceeds a limit; each worker checks
+    `max_seconds` itself. The ledger also passes on the reports of workers.
     """
 
     def __init__(self, limits: RunLimits) -> None:
@@ -99,18 +96,9 @@ class RunLedger:
         asked: Sequence[tuple[Any, str]],
         left: Sequence[Return],
     ) -> int | str:
-        """Take back the returns of ended requests; then wait until the first new request is
-        admitted.
-
-        Args:
-            holder: The worker.
-            account: The account that admits the requests.
-            asked: The maximum cost of each request, and its description for errors.
-            left: As in `leave`.
-
-        Returns:
-            The number of requests that are admitted now; or the reason for refusing the first: a
-            limit, or TAKEN.
+        """Take back what a worker has `left`; then wait until the first new request is admitted.
+        Each is `asked` by its maximum cost and its description for errors. Returns the number of
+        requests that are admitted now; or the reason for refusing the first: a limit, or TAKEN.
         """
         await self.leave(holder, account, left)
         gate = self.budget if account is None else self._limiter(account)
@@ -190,9 +178,7 @@ class Line:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def enter(self, cost: Any, what: str = "") -> None:
-        """Wait until a request is admitted, first come first served. A cancelled wait takes nothing.
-        Raises BudgetReached, ShardTaken, and what the ledger raises.
-        """
+        """Wait until a request is admitted. Raises BudgetReached, ShardTaken, LedgerGone."""
         place = asyncio.get_running_loop().create_future()
         self._waiting.append((cost, what, place))
         if self._asking is None or self._asking.done():
@@ -261,13 +247,8 @@ class Line:
 
 class SharedBudget(Budget):
     """The budget of one shard. It is the budget of the run: limits and requests in flight are those
-    of all shards. `reserve` raises ShardTaken if another worker has taken over the shard.
-
-    Args:
-        ledger: The ledger of the run.
-        holder: The worker's name in the ledger.
-        limits: The limits of the run.
-        elapsed: Seconds since the run began.
+    of all shards, and the run began `elapsed` seconds ago. `reserve` raises ShardTaken if another
+    worker has taken over the shard.
     """
 
     def __init__(self, ledger: Ledger, holder: str, limits: RunLimits, elapsed: float = 0) -> None:
@@ -292,13 +273,7 @@ class SharedBudget(Budget):
 
 
 class SharedLimiter(Limiter):
-    """The limiter of an endpoint for one shard; all shards of a run share its limits.
-
-    Args:
-        ledger: The ledger of the run.
-        holder: The worker's name in the ledger.
-        rates: The limits of the endpoint.
-    """
+    """The limiter of an endpoint for one shard; all shards of a run share its limits."""
 
     def __init__(self, ledger: Ledger, holder: str, rates: Rates) -> None:
         super().__init__(rates.in_flight, rates.rpm, rates.tpm)
@@ -339,13 +314,7 @@ class WorkerLost(SemgraphError):
 
 @dataclass(frozen=True)
 class Task:
-    """One attempt to run a shard.
-
-    Args:
-        number: The number of the shard, from 0.
-        rows: Its rows, in the format that the engine's `work` reads.
-        attempt: The number of the attempt, from 1.
-    """
+    """One attempt, from 1, to run a shard, from 0; its rows are as `work` reads them."""
 
     number: int
     rows: Any
@@ -386,9 +355,7 @@ def run_task(code: str, job: bytes, task: bytes, actor: Any) -> Result | Semgrap
 
 
 def _check(code: str, job: Any) -> None:
-    """Refuse a job of another version, or one with a folder that is missing here. Raises
-    SemgraphError.
-    """
+    """Refuse a job of another version, or with a folder that is missing. Raises SemgraphError."""
     if (here := code_here(job.settings)) != code:
         raise PlanError(f"the worker has {here}, and the run was begun with {code}", hint=_SAME)
     if not (job.folder / "run.json").exists():
@@ -398,9 +365,7 @@ def _check(code: str, job: Any) -> None:
 
 
 def code_here(settings: Settings) -> str:
-    """The version and hash of the code that a shard runs: semgraph, and the user's operators and
-    functions, whose files may change between two runs.
-    """
+    """The version and hash of the code that a shard runs, with operators and functions."""
     digest = hashlib.sha256()
     for folder in (Path(__file__).parents[1], *settings.operators, *settings.functions):
         for file in sorted(folder.rglob("*.py")):
@@ -438,11 +403,7 @@ def _reporting(actor: Any) -> OnReport:
 
 
 class RayEngine:
-    """An engine that runs shards as Ray tasks.
-
-    Args:
-        spec: `ray` for this machine, or the address of a cluster (see `enter`).
-    """
+    """An engine that runs shards as Ray tasks, on this machine or on a cluster (see `enter`)."""
 
     def __init__(self, spec: EngineSpec) -> None:
         self.ray = imported()
@@ -463,9 +424,7 @@ class RayEngine:
         return {node["NodeManagerHostname"] for node in self.ray.nodes() if node["Alive"]}
 
     def refuse(self, job: Any) -> None:
-        """Refuse models that are objects, and files that some workers cannot open. Raises
-        PlanError.
-        """
+        """Refuse objects as models, and stores that workers cannot open. Raises PlanError."""
         objects, store = job.objects, job.settings.store
         if objects.models or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
@@ -507,11 +466,9 @@ class RayEngine:
     async def run_all(
         self, tasks: Sequence[Task]
     ) -> tuple[dict[int, Result], dict[int, SemgraphError]]:
-        """Run all shards, each again if its worker died. A failed shard does not stop the others,
-        unless the plan is wrong; after a model or store does not answer, no further shard begins.
-
-        Returns:
-            Results and errors by number of the shard; the first error comes first.
+        """Run all shards, each again if its worker died; results and errors are by number. A failed
+        shard, whose error comes first, does not stop the others, unless the plan is wrong; after a
+        model or store does not answer, no further shard begins.
         """
         free = asyncio.Semaphore(self.workers)
         results, failed = dict[int, Result](), dict[int, SemgraphError]()
@@ -564,9 +521,7 @@ class RayEngine:
         raise ended
 
     async def ended(self, holder: str) -> bool:
-        """Report to the ledger that a worker has ended or died; return whether the ledger still
-        exists.
-        """
+        """Tell the ledger that a worker has ended or died; return whether it still exists."""
         with self._lost_is_gone():
             call = self._actor.ended.remote(holder)
             await asyncio.shield(asyncio.wrap_future(call.future()))
@@ -574,7 +529,6 @@ class RayEngine:
         return False
 
     async def _run(self, task: Task) -> Result | SemgraphError:
-        """Run a shard and wait for its end."""
         from ray.exceptions import RayError, RayTaskError
 
         own = self.ray.cloudpickle.dumps(task)
@@ -621,9 +575,7 @@ class RayEngine:
                 raise
 
     def _is_lost(self, error: Exception) -> bool:
-        """Whether Ray's client has lost its connection: it raises errors of several classes,
-        including plain `Exception`.
-        """
+        """Whether Ray's client has lost its connection, of which it raises several classes."""
         return isinstance(error, ConnectionError) or not self.ray.is_initialized()
 
 
@@ -645,13 +597,9 @@ _REMOVED = {
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The Ray engine of the settings.
-
-    Args:
-        address: The address of a cluster, `ray://auto` for that of this machine; "" for this
-            machine alone.
-        shards: The number of shards; None: derived from the rows and workers.
-        workers: The number of concurrent shards; None: the number of processors.
+    """The Ray engine of the settings: the address of a cluster, `ray://auto` for that of this
+    machine, "" for this machine alone. Without `shards` their number is derived from the rows and
+    workers; without `workers` it is the number of processors.
     """
 
     address: str = ""

@@ -46,18 +46,12 @@ def shard_of(group: str, shards: int) -> int:
 
 @dataclass(frozen=True)
 class Division:
-    """The division of a plan into shards.
+    """The division of a plan into shards, by columns of an input, or fields of them: rows with
+    equal values belong to one shard. Each shard runs `part`; the plan `rest`, if any, runs after
+    the end of all, and reads their results.
 
-    Args:
-        input: The divided input.
-        by: Its columns, or fields of them; rows with equal values belong to one shard.
-        windows: The windows of its rows; None: the plan has no order.
-        part: The plan that each shard runs.
-        rest: The plan that runs after the end of all shards; its inputs include the results of
-            `part`. None: no such plan.
-        through: Steps that begin in `part` and end in `rest`.
-        ended: Other steps whose rows `rest` reads.
-        beside: Steps that each shard computes whole, from other inputs or the store.
+    The steps in `through` begin in `part` and end in `rest`; `rest` reads rows of those in `ended`;
+    each shard computes those in `beside` whole, from other inputs or the store.
     """
 
     input: str
@@ -72,14 +66,8 @@ class Division:
     @classmethod
     def of(cls, plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
         """The division of a plan: by the groups of its windows; without windows by rows, as far as
-        steps take each row separately.
-
-        Args:
-            plan: The plan.
-            sizes: The number of rows of each input.
-
-        Raises:
-            PlanError: The plan cannot run in shards.
+        steps take each row separately. `sizes` are the numbers of rows of the inputs. Raises
+        PlanError if the plan cannot run in shards.
         """
         if plan.windows is None:
             return _by_rows(plan, sizes)
@@ -114,9 +102,7 @@ def _foreign_reads(plan: LogicalPlan, cut: Windowing) -> Iterable[Problem]:
 
 
 def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
-    """The division of a plan without windows. It divides the largest of the inputs that a step asks
-    about row by row.
-    """
+    """The division of a plan without windows, by the largest input asked about row by row."""
     divided = {name: _taken_by_row(plan, name) for name in plan.inputs}
     asking = {name for name, nodes in divided.items() if any(node.calls_model for node in nodes)}
     if not asking:
@@ -187,7 +173,6 @@ def _marked(node: Node, name: str) -> Node:
 
 
 def _rest(plan: LogicalPlan, made: Mapping[str, Node]) -> LogicalPlan:
-    """A plan with inputs instead of some operators."""
     done: dict[Node, Node] = {
         node: Input(name=name, columns=node.schema, step=node.step) for name, node in made.items()
     }
@@ -253,9 +238,7 @@ def groups_of(division: Division, rows: pa.Table) -> list[str]:
 
 
 def shard_count(division: Division, rows: pa.Table, workers: int) -> int:
-    """The number of shards of a run if none is set: up to four for each worker, each with GROUPS
-    groups or more.
-    """
+    """The number of shards if none is set: up to four a worker, each with GROUPS groups or more."""
     cut = division.windows
     groups = len(rows.column(cut.partition).unique()) if cut else rows.num_rows
     return max(1, min(groups, workers), min(4 * workers, groups // GROUPS))
@@ -288,12 +271,7 @@ def described(
 
 @dataclass
 class ShardRows:
-    """The rows of a shard.
-
-    Args:
-        number: The number of the shard, from 0.
-        file: The file of its rows, with their positions in the whole input as an additional column.
-    """
+    """The file of a shard's rows; their positions in the whole input are a further column."""
 
     number: int
     file: Path
@@ -307,14 +285,8 @@ class ShardRows:
 
 
 def lay_out(folder: Path, division: Division, rows: pa.Table, shards: int) -> list[ShardRows]:
-    """Write the rows of each shard into a file in a folder.
-
-    Returns:
-        All shards with rows, largest first, so that the last one to end is small.
-
-    Raises:
-        InputError: Two shards may share a key.
-        OSError: The disk cannot store them.
+    """Write the rows of each shard into a file. Returns all shards with rows, largest first, so
+    that the last one to end is small. Raises InputError if two may share a key, OSError.
     """
     _check_keys(division, rows)
     private_folder(folder)

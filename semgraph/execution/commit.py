@@ -15,7 +15,6 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
@@ -49,16 +48,8 @@ Sinks = Sequence[tuple[SinkSpec, Batch]]
 
 @dataclass(frozen=True)
 class Unwritten:
-    """A row of a sink that cannot be written.
-
-    Args:
-        spec: The sink.
-        batch: The rows of the sink.
-        place: The index of the row in `batch`.
-        problem: Why the row cannot be written.
-        by_store: Whether the store refused the row. Otherwise rows of the window contradict each
-            other, or the row lacks a key.
-        by_embedder: Whether the embedder rejected a text of the row.
+    """A row of a sink that cannot be written, by its index. Either the store refuses it, or the
+    embedder rejects a text of it, or rows of the window contradict each other, or it lacks a key.
     """
 
     spec: SinkSpec
@@ -117,10 +108,8 @@ def nothing_written(unwritten: Sequence[Unwritten]) -> DataError:
 def failures_of(
     window: Window, unwritten: Sequence[Unwritten], before: set[Refused]
 ) -> list[Failure]:
-    """The failed rows of a window that was not committed.
-
-    If a row is refused a second time although its input row was left out, it derives from several
-    input rows: all rows of the window fail.
+    """The failed rows of a window that was not committed. If a row is refused again although its
+    input row was left out, it derives from several: all rows of the window fail.
     """
     refused = [(window.partition, *row.key, row.by_store) for row in unwritten]
     again = [
@@ -154,9 +143,7 @@ def without_unwritten(sinks: Sinks, unwritten: Sequence[Unwritten]) -> Sinks:
 
 @dataclass(frozen=True)
 class Writes:
-    """A batch of writes, the sink and the source rows of each write, and the rows left out of the
-    batch.
-    """
+    """A batch, the sink and the source rows of each write, and the rows left out."""
 
     batch: WriteBatch
     sinks: tuple[tuple[SinkSpec, Batch], ...]
@@ -236,10 +223,9 @@ def _write(sink: Sink, rows: pa.Table, unite: frozenset[str]) -> Write:
 def one_row_a_key(
     rows: pa.Table, key: str, unite: frozenset[str], key_column: str
 ) -> tuple[pa.Table, dict[int, Problem]]:
-    """One row for each key, and the problems of the other rows, by index.
-
-    Rows with equal keys become one row. They must agree in every column outside `unite`; NULL
-    agrees with all values. A row that contradicts an earlier one, or lacks a key, is left out.
+    """One row for each key, and the problems of the other rows, by index. Rows with equal keys must
+    agree in every column outside `unite`; NULL agrees with all values. A row that contradicts an
+    earlier one, or lacks a key, is left out.
     """
     keys = rows.column(key).to_pylist() if rows.num_rows else ()
     if None not in keys and len(set(keys)) == len(keys):
@@ -261,18 +247,13 @@ def _first_that_differs(
     before: Mapping[str, Any], row: Mapping[str, Any], unite: frozenset[str]
 ) -> str | None:
     for name, value in row.items():
-        if (
-            name not in unite
-            and before[name] is not None
-            and value is not None
-            and value != before[name]
-        ):
+        given = None not in (before[name], value)
+        if name not in unite and given and value != before[name]:
             return name
     return None
 
 
 def _take_in(before: dict[str, Any], row: Mapping[str, Any], unite: frozenset[str]) -> None:
-    """Merge a row into an earlier row with the same key."""
     for name, value in row.items():
         if name in unite:
             old = before[name] or []
@@ -308,7 +289,6 @@ def _shown(rows: pa.Table, place: int) -> str:
 
 
 def _json(value: object) -> str:
-    """A value as JSON."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -318,9 +298,7 @@ _AT_ONCE = 8  # concurrent transactions of different partitions
 
 @dataclass(frozen=True)
 class CommitAttempt:
-    """Whether a window was committed. If not, the rows that cannot be written; without such rows
-    its partition was stopped.
-    """
+    """Whether a window was committed. If no row is unwritten either, its partition stopped."""
 
     done: bool = False
     unwritten: Sequence[Unwritten] = ()
@@ -338,9 +316,7 @@ class Commits:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def write_rows(self, sinks: Sinks) -> list[Unwritten]:
-        """Write and record the rows of some sinks, in one transaction without commit markers. If
-        rows cannot be written, write nothing and return them.
-        """
+        """Write and record rows in one transaction, without markers; return the unwritten ones."""
         ready, unwritten = await self.with_vectors(sinks)
         unwritten = unwritten or await self._write(ready, None)
         if not unwritten:
@@ -383,12 +359,9 @@ class Commits:
         now: datetime,
         begun: datetime,
     ) -> CommitAttempt:
-        """Write a window with its commit markers, in one transaction. If rows cannot be written,
-        write nothing. `firsts` are the rows that were written before, which the markers list too;
-        `begun` is `$now` of the steps that ran ahead.
-
-        A partition stops if another run wrote it first, or if it has an error that belongs to no
-        row.
+        """Write a window with its commit markers, in one transaction, or nothing. `firsts` were
+        written before, and markers list them too; `begun` is `$now` of the steps that ran ahead. A
+        partition stops if another run wrote it first, or at an error that belongs to no row.
         """
         if not self.options.write or not self.plan.sinks:
             return CommitAttempt(done=True)
@@ -503,45 +476,29 @@ _RECENT = 16_384  # hashes held as Python numbers, some 70 bytes each
 
 
 class DistinctKeys:
-    """Counts distinct keys, in 8 bytes per key.
+    """Counts distinct keys by 64-bit hashes, in some 12 bytes per key.
 
-    It stores 64-bit hashes instead of keys. Among n keys, two have equal hashes, so that the count
-    is one too small, with a probability below n² / 2^65: 1 in 150,000 for 15 million keys, the
-    number of a million rows. Hashes of texts differ between processes, so no input collides
-    permanently.
-
-    New hashes are collected in a set. A full set becomes a sorted array, and arrays of similar size
-    are merged, so that their number is logarithmic in the number of keys. No hash is in two arrays.
+    Among n keys, two have equal hashes, so that the count is one too small, with a probability
+    below n² / 2^65: 1 in 150,000 for 15 million keys, the number of a million rows. Hashes of texts
+    differ between processes, so no input collides permanently.
     """
 
     def __init__(self) -> None:
-        self.count = 0
         self._recent: set[int] = set()
-        self.sorted: list[npt.NDArray[np.int64]] = []  # the longest first
+        self._sorted = np.empty(0, np.int64)  # all others
+
+    @property
+    def count(self) -> int:
+        """The number of keys."""
+        return len(self._sorted) + len(self._recent)
 
     def add(self, keys: Iterable[Hashable]) -> None:
         """Add some keys, known or new."""
-        new = set(map(hash, keys)) - self._recent
-        if new and self.sorted:
-            new -= self._found(np.fromiter(new, np.int64, len(new)))
-        self._recent |= new
-        self.count += len(new)
-        if len(self._recent) >= _RECENT:
-            self._sort_recent()
-
-    def _found(self, hashes: npt.NDArray[np.int64]) -> set[int]:
-        """The subset of the hashes that is in an array."""
-        found: set[int] = set()
-        for array in self.sorted:
-            places = np.minimum(np.searchsorted(array, hashes), len(array) - 1)
-            found.update(hashes[array[places] == hashes].tolist())
-        return found
-
-    def _sort_recent(self) -> None:
-        arrays = [np.fromiter(self._recent, np.int64, len(self._recent))]
-        self._recent = set()
-        while self.sorted and len(self.sorted[-1]) <= 2 * sum(map(len, arrays)):
-            arrays.append(self.sorted.pop())
-        merged = np.concatenate(arrays)
-        merged.sort()
-        self.sorted.append(merged)
+        new = np.fromiter(set(map(hash, keys)) - self._recent, np.int64)
+        places = np.searchsorted(self._sorted, new).clip(max=max(len(self._sorted) - 1, 0))
+        known = self._sorted[places] == new if len(self._sorted) else np.zeros(len(new), bool)
+        self._recent.update(new[~known].tolist())
+        if len(self._recent) >= max(_RECENT, len(self._sorted) // 16):
+            recent = np.fromiter(self._recent, np.int64)
+            self._sorted = np.sort(np.concatenate((self._sorted, recent)))
+            self._recent = set()

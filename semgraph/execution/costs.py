@@ -91,9 +91,8 @@ def _numbers(cost: Any) -> dict[str, float | None]:
 def _payers(run: Run) -> dict[Any, list[Any]]:
     """What pays, in equal shares, for each call (the items that it is about), for each item (the
     rows that it is made of; of a pair, those of the left row) and for each row that is made of
-    others. Rows are ids of the record. What pays is before what it pays for.
-
-    Rows that derive from the windowed input pay before those that derive from other inputs.
+    others, by ids of the record: first those that derive from the windowed input. What pays is
+    before what it pays for.
     """
     rank: dict[int, int] = {}  # 2: of the windowed input, 1: of another one, 0: of none
     for name, first in run.facts["ids"].items():

@@ -10,21 +10,19 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
 from semgraph.errors import DataError
 from semgraph.execution.runtime import MeteredReads, Runtime
 from semgraph.execution.windows import Window
-from semgraph.llm.base import Embeddings
 from semgraph.llm.stack import Replies, remembering
 from semgraph.llm.tokens import OF_BATCH
 from semgraph.logical.iterate import Iterate
-from semgraph.meter import OperatorMetrics, StepMetrics
+from semgraph.meter import OperatorMetrics
 from semgraph.physical.loops import IterateRows
 from semgraph.physical.plan import AskModel, GroupEnd, PhysicalNode
-from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered, Asking, Failure
 from semgraph.semantic.context import Context
@@ -36,12 +34,7 @@ _REPORTS = 100  # the maximum number of progress reports of one operator before 
 
 
 class _Pending:
-    """Pending physical nodes, and which of them have all their inputs.
-
-    Args:
-        roots: The nodes to compute.
-        known: The computed nodes.
-    """
+    """Pending physical nodes below some roots, and which of them have all their inputs."""
 
     def __init__(self, roots: Sequence[PhysicalNode], known: Mapping[PhysicalNode, Batch]) -> None:
         self.ready: deque[PhysicalNode] = deque()
@@ -81,28 +74,6 @@ InputRowSet = Collection[int] | None  # numbers of input rows; None: all
 
 
 @dataclass(frozen=True)
-class _StepFlow:
-    """Rows that enter or leave a step; None if they are unknown, inside a statement of several
-    steps.
-    """
-
-    metrics: StepMetrics
-    counter: Literal["rows_in", "rows_out"]
-    batch: Batch | None
-
-    def count(self, rows: InputRowSet) -> None:
-        """Count the rows of some input rows. A number that is unknown in one window is unknown for
-        the run.
-        """
-        before: int | None = getattr(self.metrics, self.counter)
-        if self.batch is None or before is None:
-            setattr(self.metrics, self.counter, None)
-        else:
-            own = self.batch.of_input_rows(rows, shared=True).num_rows
-            setattr(self.metrics, self.counter, before + own)
-
-
-@dataclass(frozen=True)
 class _Held:
     """What an evaluation records and counts of some input rows, as soon as these are known."""
 
@@ -123,12 +94,7 @@ class _RaisedByProgress(BaseException):
 
 
 class _AskedRows:
-    """The progress of the rows of one semantic operator.
-
-    Args:
-        report: Called with the number of rows asked about (positive) or answered (negative).
-        rows: The number of rows.
-    """
+    """The progress of an operator: `report` takes rows asked about, negative when answered."""
 
     def __init__(self, report: Callable[[int], object], rows: int) -> None:
         self._report, self._rows, self._reported = report, rows, 0
@@ -136,9 +102,7 @@ class _AskedRows:
         report(rows)
 
     def answered(self, rows: Iterable[int]) -> None:
-        """Report rows with a reply, each once. The last row is reported at the end, because
-        implementations may repeat questions.
-        """
+        """Report replies, each once; the last row at the end, because questions may repeat."""
         self._answered.update(rows)
         done = min(len(self._answered), self._rows - 1)
         new = done - self._reported
@@ -154,21 +118,18 @@ class _AskedRows:
         self._report(self._reported - self._rows)
 
 
+def _unchanged(batch: Batch) -> Batch:
+    return batch
+
+
 class Evaluation:
-    """Computes the rows of physical nodes: an `ExecutionContext`.
+    """Computes the rows of physical nodes: an `ExecutionContext`. As an async context manager it
+    cancels all running tasks at the end. Windows have a span. Earlier `replies` about the same
+    windows are reused. No commit waits for the rows of an evaluation that runs `ahead`.
 
-    Use it as an async context manager: leaving it cancels all running tasks. Windows have a span.
-
-    Args:
-        runtime: The resources of the run.
-        known: The rows of inputs and of nodes that are already computed.
-        now: The value of `$now`.
-        windows: The windows of the rows.
-        replies: Earlier replies about the same windows, by request; new replies are added.
-        held: Whether counts and records are held back until `flush` names the input rows, or until
-            the end. If bad data in one of several windows ends the evaluation, nothing is counted
-            or recorded, because the windows are then computed one by one.
-        ahead: Whether the evaluation runs ahead: no commit waits for its rows.
+    If `held`, counts and records wait until `flush` names the input rows, or until the end. If bad
+    data in one of several windows ends the evaluation, nothing is counted or recorded, because the
+    windows are then computed one by one.
     """
 
     def __init__(
@@ -184,6 +145,14 @@ class Evaluation:
     ) -> None:
         self.runtime = runtime
         self.now, self.ahead = now, ahead and runtime.may_batch_requests
+        self.embed, self.metrics = runtime.embed, runtime.meter.step
+        self.embedder_name = runtime.embedder.name
+        graph = getattr(runtime.plan.logical, "graph", None)
+        self.partition_column = graph.partition if graph else ""
+        confinement = runtime.confinement
+        self.has_windows = confinement is not None
+        self.by_partition = confinement.by_partition if confinement else _unchanged
+        self.by_window = confinement.by_window if confinement else _unchanged
         self.failures: list[Failure] = []
         self._llm = runtime.llm if replies is None else remembering(runtime.llm, replies)
         self._asks_again = replies is None and runtime.remembers
@@ -209,7 +178,6 @@ class Evaluation:
             self._span.__exit__(*raised)
 
     async def _cancel(self) -> None:
-        """Cancel all running tasks."""
         rest = [task for task in self._tasks.values() if not task.done()]
         for task in rest:
             task.cancel()
@@ -235,9 +203,7 @@ class Evaluation:
             entry.count(rows)
 
     def flush_again(self, uncounted: Collection[int]) -> None:
-        """Record the held data, because later rows have these rows as sources. Count only the input
-        rows that were not counted before.
-        """
+        """Record what is held: later rows have it as sources. Count only what was not counted."""
         held, self._held = self._held or [], None
         for entry in held:
             entry.record(None)
@@ -266,10 +232,8 @@ class Evaluation:
     # -- rows
 
     async def compute(self, nodes: Sequence[PhysicalNode]) -> list[Batch]:
-        """The rows of several nodes.
-
-        A node that need not wait is computed as soon as its inputs are available. Other nodes run
-        concurrently, in tasks.
+        """The rows of several nodes. What need not wait is computed as soon as its inputs are
+        available; other nodes run concurrently, in tasks.
         """
         pending = _Pending(nodes, self._batches)
         tasks: dict[asyncio.Future[Batch], PhysicalNode] = {}
@@ -312,9 +276,7 @@ class Evaluation:
     async def again(
         self, node: PhysicalNode, known: Mapping[PhysicalNode, Batch]
     ) -> tuple[Batch, set[int]]:
-        """The rows of a node in a round, and the input rows that failed in it. Counts and records
-        of the round are held with the rest.
-        """
+        """What a round records and counts is held with the rest."""
         if self._asks_again:  # equal requests of two rounds share one reply
             self._llm, self._asks_again = remembering(self._llm, {}), False
         inner = Evaluation(self.runtime, known, self.now, self._windows, ahead=self.ahead)
@@ -341,7 +303,6 @@ class Evaluation:
         self._hold(_Held(count=count))
 
     async def once(self, key: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of `compute`, which runs once for each key."""
         result: T = await asyncio.shield(self._started(key, compute))
         return result
 
@@ -353,24 +314,7 @@ class Evaluation:
             task = self._tasks[key] = asyncio.ensure_future(compute())
         return task
 
-    @property
-    def has_windows(self) -> bool:
-        """Whether the plan cuts an input into windows."""
-        return self.runtime.confinement is not None
-
-    @property
-    def embedder_name(self) -> str:
-        """The name of the embedder."""
-        return self.runtime.embedder.name
-
-    @property
-    def partition_column(self) -> str:
-        """The property of the graph that names the partition; "" without a graph."""
-        graph = getattr(self.runtime.plan.logical, "graph", None)
-        return graph.partition if graph else ""
-
     def windows(self) -> dict[str, list[tuple[int, int]]]:
-        """The current windows by partition: the number of each, and an input row in it."""
         windows: dict[str, list[tuple[int, int]]] = {}
         if self.runtime.confinement is None:
             return windows
@@ -380,39 +324,17 @@ class Evaluation:
             windows.setdefault(name, []).append((number, window.rows[0]))
         return windows
 
-    def by_partition(self, batch: Batch) -> Batch:
-        """Rows confined by partition, for searches."""
-        confinement = self.runtime.confinement
-        return batch if confinement is None else confinement.by_partition(batch)
-
-    def by_window(self, batch: Batch) -> Batch:
-        """Rows confined by window, for steps."""
-        confinement = self.runtime.confinement
-        return batch if confinement is None else confinement.by_window(batch)
-
     def store(self, step: str) -> MeteredReads:
-        """The store, metered to a step."""
         return MeteredReads(self.runtime.store, self.metrics(step))
 
-    async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
-        """Embed texts of one partition, metered to a step."""
-        return await self.runtime.embed(step, texts, partition)
-
-    def metrics(self, step: str) -> StepMetrics:
-        """The counters of a step."""
-        return self.runtime.meter.step(step)
-
     def fail(self, failures: Iterable[Failure]) -> None:
-        """Set rows aside."""
         self.failures += failures
 
     def leave_out(self, failures: Iterable[Failure]) -> None:
-        """Set rows aside; add a note for rows that derive from no current input row."""
         rows = {row for window in self._windows for row in window.rows}
         self.failures += [f for f in failures if not self.runtime.note_if_left_out(f, rows)]
 
     def count(self, rows: Sequence[Failure]) -> None:
-        """Count rows by step and text."""
 
         def count(some: InputRowSet) -> None:
             for each in (each for each in rows if _of(each.input_row, some)):
@@ -422,7 +344,6 @@ class Evaluation:
         self._hold(_Held(count=count))
 
     def with_new_ids(self, rows: Batch) -> Batch:
-        """New rows with ids and recorded lineage; the unchanged rows if lineage is off."""
         lineage = self.runtime.lineage
         if lineage is None:
             return rows
@@ -435,33 +356,32 @@ class Evaluation:
         return rows
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
-        """Count and record the rows of a node."""
-        flows, keep = self._flows(node, inputs, batch), self.runtime.record_rows
+        keep, places = self.runtime.record_rows, self.runtime.flows_of(node)
+        known = node.known_rows(inputs, batch) if places else {}
+        flows = [(self.metrics(step), which, known.get(at)) for step, which, at in places]
 
         def count(rows: InputRowSet) -> None:
-            for flow in flows:
-                flow.count(rows)
+            """Count what enters and leaves steps. A number that is once unknown, inside a statement
+            of several steps, stays unknown.
+            """
+            for metrics, which, seen in flows:
+                total: int | None = getattr(metrics, which)
+                if total is not None and seen is not None:
+                    total += seen.of_input_rows(rows, shared=True).num_rows
+                setattr(metrics, which, None if seen is None else total)
 
         def record(rows: InputRowSet) -> None:
             keep(node.logical, batch.of_input_rows(rows, shared=True))
 
         self._hold(_Held(record, count))
 
-    def _flows(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> list[_StepFlow]:
-        """The rows that enter and leave steps at the operators of this node."""
-        places = self.runtime.flows_of(node)
-        known = node.known_rows(inputs, batch) if places else {}
-        return [_StepFlow(self.metrics(step), which, known.get(at)) for step, which, at in places]
-
     def remember_counts(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
-        """Remember the numbers of rows in and out of a node, for later estimates."""
         if self.runtime.observations is not None:
             self.runtime.observations.add_rows(node.logical, rows_in, rows_out)
 
     async def ask(
         self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
     ) -> Answered:
-        """Run a semantic operator over its inputs."""
         runtime, logical = self.runtime, node.logical
         metrics = runtime.meter.operator(logical.step, logical, logical.keyword, str(node.choice))
         started = time.perf_counter()

@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
+from semgraph.errors import BudgetReached, DataError, SemgraphError
 from semgraph.execution.commit import (
     COMMIT,
     CommitAttempt,
@@ -76,8 +76,6 @@ from semgraph.stores.base import PartitionState, Store, count_round_trips, in_pi
 from semgraph.telemetry import span
 
 InputBatches = Mapping[PhysicalNode, Batch]
-# Commit markers that are read at once, so that the markers of a large input are never in memory.
-_MARKERS = 10_000
 
 
 def batches_of_inputs(
@@ -86,13 +84,8 @@ def batches_of_inputs(
     places: Mapping[str, Sequence[int]] | None = None,
     lineage: RunLineage | None = None,
 ) -> dict[PhysicalNode, Batch]:
-    """The rows of the plan's inputs that have rows.
-
-    Args:
-        plan: The plan.
-        inputs: The rows of its inputs.
-        places: For inputs that were filtered or reordered: the original index of each row.
-        lineage: Assigns ids to the rows.
+    """The rows of the plan's inputs that have rows, with ids of the lineage. For inputs that were
+    filtered or reordered, `places` has the original index of each row.
     """
     input_batches: dict[PhysicalNode, Batch] = {}
     for node in plan.of_kind(InputTable):
@@ -112,14 +105,13 @@ async def committed_rows(store: Store, plan: str, rows: InputRows) -> set[int]:
     """The rows with a commit marker, which a run skips. Raises StoreUnavailable."""
     committed: set[str] = set()
     asked = _keys_of(rows)
-    for piece in in_pieces(asked, _MARKERS):
+    for piece in in_pieces(asked):
         for state in (await store.states(plan, piece)).values():
             committed.update(state.committed)
     return {m for m, key in enumerate(rows.keys) if key in committed and m not in rows.bare}
 
 
 def _keys_of(rows: InputRows) -> dict[str, list[str]]:
-    """The ids of the rows, by partition."""
     return {
         name: [rows.keys[m] for m in own]
         for name, own in zip(rows.partitions, rows.of, strict=True)
@@ -145,9 +137,7 @@ class Executor:
         self._now: datetime | None = None  # the time of all slices, if their windows may be joined
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> RunOutcome:
-        """Run over the rows of the inputs. On BudgetReached the outcome has `stopped`; other errors
-        propagate.
-        """
+        """Run over the inputs. On BudgetReached the outcome has `stopped`; others propagate."""
         name = self.plan.logical.name
         with span(f"run {name}", run=self.options.run, plan=name) as describe:
             try:
@@ -206,7 +196,6 @@ class Executor:
     async def _sinks_and_results(
         self, evaluation: Evaluation, specs: Sequence[SinkSpec]
     ) -> tuple[Sinks, dict[str, Batch]]:
-        """The rows of some sinks and of all results, computed concurrently."""
         returns = self.plan.returns
         batches = await evaluation.compute([*(spec.rows for spec in specs), *returns.values()])
         sinks = list(zip(specs, batches, strict=False))
@@ -228,9 +217,7 @@ class Executor:
             sinks = without(sinks, self._fail(row.failure() for row in unwritten))
 
     def _add_results(self, results: Mapping[str, Batch]) -> None:
-        """Add the rows of a wave to the results. A result that derives from no input row is computed
-        completely in each wave: the last one replaces earlier ones.
-        """
+        """Add the rows of a wave to the results; what derives from no input row is replaced."""
         for name, batch in results.items():
             if batch.has_input_rows:
                 self.outcome.add(name, batch.table)
@@ -353,16 +340,14 @@ class Executor:
         return pending
 
     async def _states(self, rows: InputRows) -> AsyncIterator[tuple[str, PartitionState]]:
-        """The heads of the partitions, and the commit markers of the rows that may be skipped.
-
-        A partition with many rows is read in pieces. Its first head counts, so that a commit of
-        another run between two pieces is detected.
+        """The heads of the partitions, and the commit markers of the rows that may be skipped. Of a
+        partition that is read in pieces the first head counts: a commit between two is detected.
         """
         plan = self.plan.logical
         if not plan.writes:
             return
         asked = dict.fromkeys(rows.partitions, ()) if self.options.again else _keys_of(rows)
-        for piece in in_pieces(asked, _MARKERS):
+        for piece in in_pieces(asked):
             with count_round_trips() as trips:
                 states = await self.runtime.store.states(plan.name, piece)
             self.runtime.meter.step(COMMIT).round_trips += trips.number
@@ -380,9 +365,7 @@ class Executor:
                 self._run_wide = dict(zip(nodes, batches, strict=True))
 
     async def _slices(self, waves: tuple[Wave, ...], name: str, turn: Turn) -> list[Slice]:
-        """Compute a slice. If bad data fails a statement, compute a slice per window instead, so
-        that only the window with the bad data stops.
-        """
+        """Compute a slice; if bad data fails it, window by window, so that only one stops."""
         try:
             return [await self._slice(waves, name, turn)]
         except DataError as error:
@@ -439,9 +422,7 @@ class Executor:
         return slice_
 
     def _joined(self, computed: list[Slice]) -> list[Slice]:
-        """Slices as one, if windows are formed of the rows that are ready. Joined windows are
-        recomputed if their rows depend on each other.
-        """
+        """Slices as one, if windows are formed of ready rows, which may then be recomputed."""
         if not computed or not self.windowing.by_readiness:
             return computed
         whole = computed[0]
@@ -457,8 +438,7 @@ class Executor:
 
     @property
     def _confinement(self) -> Confinement:
-        if self.runtime.confinement is None:
-            raise EngineError("windows without input rows")
+        assert self.runtime.confinement is not None
         return self.runtime.confinement
 
     async def _ahead_without_lost(self, slice_: Slice, windows: list[Window]) -> list[Window]:
@@ -472,9 +452,7 @@ class Executor:
         return windows
 
     async def _recompute_ahead(self, slice_: Slice, windows: Sequence[Window]) -> None:
-        """Recompute the nodes that run ahead for windows that have lost rows or were joined,
-        because their rows may depend on each other. Nothing is counted twice.
-        """
+        """Recompute what runs ahead for windows that lost rows or were joined, counted once."""
         changed = self._outdated(slice_, windows)
         if not changed:
             return
@@ -506,9 +484,7 @@ class Executor:
     def _known(
         self, windows: Sequence[Window], computed: InputBatches | None = None
     ) -> dict[PhysicalNode, Batch]:
-        """The batches that an evaluation of some windows starts from: their input rows, and the rows
-        of the whole run.
-        """
+        """What an evaluation of windows starts from: their rows, and those of the whole run."""
         rows = [row for window in windows for row in window.rows]
         own = {
             node: self._confinement.by_window(batch.of_input_rows(rows))
@@ -517,9 +493,7 @@ class Executor:
         return own | self._run_wide
 
     def _open_windows(self, windows: Sequence[Window]) -> list[Window]:
-        """The windows without their failed rows, and without the rows from the point on where their
-        partition was stopped.
-        """
+        """The windows without failed rows, up to where their partition was stopped."""
         failed = self.outcome.failed_rows
         left = (
             replace(
@@ -596,15 +570,12 @@ class Executor:
     async def _commit(
         self, attempt: _WaveAttempt, refused: set[Refused]
     ) -> list[tuple[Window, CommitAttempt]]:
-        """Commit the windows that lost no row. Returns the attempt of each.
-
-        Rows are recorded before they are committed. Rows that will be recomputed are not counted,
-        and their record is taken back. `refused` holds the rows that earlier attempts could not
-        write; the rows of this attempt are added.
+        """Commit the windows that lost no row, after they are recorded. Returns the attempt of
+        each. Rows that will be recomputed are not counted, and their record is taken back. The rows
+        that cannot be written are added to `refused`.
         """
         input_rows = self.outcome.input_rows
-        if input_rows is None:
-            raise EngineError("a wave without input rows")
+        assert input_rows is not None
         recorder, sinks = self.runtime.recorder, attempt.sinks
         if self.options.write and attempt.good:
             own = {row for window in attempt.good for row in window.rows}
@@ -636,7 +607,6 @@ class Executor:
         return ends
 
     def _record(self, attempt: _WaveAttempt) -> None:
-        """Record the completed rows, and the writes and results of good windows."""
         attempt.record()
         good = [row for window in attempt.good for row in window.rows]
         self.commits.record([(spec, batch.of_input_rows(good)) for spec, batch in attempt.sinks])
@@ -669,16 +639,8 @@ def _rows_interact(nodes: Sequence[Node]) -> bool:
 
 @dataclass
 class _WaveAttempt:
-    """A computed wave. Its windows without failed rows are committed.
-
-    Args:
-        evaluation: The evaluation, which holds counts and records back.
-        windows: The computed windows.
-        lost: The failed input rows.
-        sinks: The rows to write.
-        results: The rows to return.
-        slice: What was computed ahead.
-        now: The time of the wave.
+    """A computed wave, with the failed input rows so far, the rows to write and to return, and what
+    was computed ahead. Its windows without failed rows are committed.
     """
 
     evaluation: Evaluation
@@ -696,9 +658,7 @@ class _WaveAttempt:
 
     @property
     def done(self) -> set[int] | None:
-        """The input rows that will not be recomputed: failed rows and rows of good windows. None:
-        all.
-        """
+        """The input rows that will not be recomputed; None: all."""
         if not self.lost:
             return None
         good = {row for window in self.good for row in window.rows}
@@ -721,9 +681,7 @@ class _WaveAttempt:
 
 
 async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of concurrent work. If one fails, wait for the others before raising, so that no
-    work still writes while the error is handled.
-    """
+    """The results of concurrent work. An error is raised when all has ended."""
     ended = await asyncio.gather(*works, return_exceptions=True)
     results = []
     for each in ended:
@@ -737,9 +695,7 @@ _AHEAD_IN_BATCHES = 10_000
 
 
 def for_batches(windowing: Windowing) -> Windowing:
-    """The windowing with more windows ahead, for requests in batches; unchanged if that would
-    enlarge windows.
-    """
+    """The windowing with more windows ahead, for requests in batches."""
     if windowing.by_readiness:
         return windowing
     return replace(windowing, ahead=max(windowing.ahead, _AHEAD_IN_BATCHES))
@@ -748,17 +704,14 @@ def for_batches(windowing: Windowing) -> Windowing:
 def slices(
     windowing: Windowing, waves: Sequence[Wave], *, in_batches: bool = False
 ) -> Iterator[tuple[Wave, ...]]:
-    """Waves that run ahead together.
+    """Waves that run ahead together: first one window, so that the first commit comes soon, then
+    half of `ahead`, so that one slice can be computed while another is committed (a quarter if
+    windows are formed of the rows that are ready).
 
-    The first slice has one window, so that the first commit comes soon. The next slices have half
-    of `ahead` windows, so that one slice can be computed while another is committed; a quarter if
-    windows are formed of the rows that are ready.
-
-    Slices double until they reach that size if a failed row stops its partition, so that few
-    requests are wasted, and if windows are formed of the rows that are ready, so that few rows wait
-    for others. With requests in batches they have that size from the second slice on, because a
-    batch takes as long for few rows as for many. Recorded waves are together if they began at the
-    same time.
+    Slices double until then if a failed row stops its partition, so that few requests are wasted,
+    and if windows are formed of ready rows, so that few wait for others; but not with requests in
+    batches, which take as long for few rows as for many. Recorded waves are together if they began
+    at the same time.
     """
     slowly = (windowing.on_error == "stop" or windowing.by_readiness) and not in_batches
     most = max(windowing.ahead // (4 if windowing.by_readiness else 2), 1)
@@ -785,19 +738,12 @@ def _beginning(wave: Wave) -> tuple[datetime, bool] | None:
 
 @dataclass
 class Slice:
-    """Waves, and the rows that were computed ahead for them.
+    """Waves, and the rows that were computed ahead for them, with their `$now`.
 
-    Args:
-        waves: The waves.
-        now: The value of `$now` for the nodes that run ahead.
-        rows: For each input row, the rows of the window in which it was computed.
-        replies: Replies about its windows, by request; None if they are not remembered.
-        batches: The rows of the plan's exchange.
-        firsts: The rows of the sinks with `first: true`.
-        flush: Records and counts the rows and calls of some input rows, if that waits until their
-            windows are formed.
-        uncounted: Input rows that were computed in other windows; they are counted when they are
-            recomputed.
+    `rows` has, for each input row, the rows of the window in which it was computed. `replies` about
+    its windows are None if they are not remembered. `flush` records and counts the rows and calls
+    of some input rows, if that waits until their windows are formed. Input rows that are
+    `uncounted` were computed in other windows, and are counted when they are recomputed.
     """
 
     waves: tuple[Wave, ...]
@@ -826,12 +772,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Turn:
-    """The turn of a slice to write the sinks with `first: true`: once, after the previous slice.
-
-    Args:
-        before: Set when the turn of the previous slice is over.
-        over: Set when this turn is over.
-    """
+    """The turn of a slice to write the sinks with `first: true`: once, after the one `before`."""
 
     before: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -865,11 +806,8 @@ def is_room(
     *,
     in_batches: bool = False,
 ) -> bool:
-    """Whether another slice may start before the running ones are committed.
-
-    A second slice may always start. Further slices may start while all slices together have at most
-    `ahead` windows. With `on_error: stop`, further slices start only if requests are sent in
-    batches.
+    """Whether another slice may start before the running ones are committed: a second one always,
+    more while all have at most `ahead` windows; with `on_error: stop`, if requests are batched.
     """
     if len(running) < 2:
         return True
@@ -890,9 +828,7 @@ def _concatenated(first: Batch, last: Batch) -> Batch:
 
 
 def one_by_one(windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
-    """The windows one by one; for a single window that was formed of ready rows, its rows one by
-    one.
-    """
+    """The windows one by one; of a single one that was formed of ready rows, its rows."""
     if len(windows) > 1 or not windowing.by_readiness:
         return list(windows)
     return [replace(window, rows=(row,)) for window in windows for row in window.rows]

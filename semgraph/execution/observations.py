@@ -21,20 +21,10 @@ _LOCK_SECONDS = 1.0  # short, because the event loop waits; runs do without lock
 
 @dataclass
 class Seen:
-    """Sums over runs, weighted so that older runs count less.
-
-    Args:
-        runs: The number of runs.
-        rows_in: Rows of the first input.
-        rows_out: Rows of the result.
-        items: Rows, pairs or groups that a model was asked about.
-        calls: The calls that a run without a journal would issue: equal questions of one run count
-            once.
-        issued: The issued calls; `seconds` covers these.
-        tokens_in: Tokens sent for `calls`.
-        tokens_out: Tokens answered.
-        dollars: The cost of `calls`; NaN if a price was unknown.
-        seconds: The duration.
+    """Sums over runs, weighted so that older runs count less. Rows in are those of the first input;
+    items are rows, pairs or groups that a model was asked about. `calls` are those that a run
+    without a journal would issue (equal questions of one run count once), with their tokens and
+    dollars (NaN if a price was unknown); `seconds` cover the `issued` ones.
     """
 
     runs: float = 0
@@ -55,9 +45,7 @@ class Seen:
 
 
 def key_of(plan: PhysicalPlan, node: Node, models: str) -> str:
-    """The key of a materialised node: its content without rows, its implementation, the window that
-    cuts its rows, and the models if it asks one.
-    """
+    """The key of a materialised node: content, implementation, window, and models if it asks."""
     parts = plan.nodes[node].content()
     if isinstance(node, Semantic):
         parts.append(f"models {models}")
@@ -71,10 +59,8 @@ def key_of(plan: PhysicalPlan, node: Node, models: str) -> str:
 
 @dataclass
 class Observations:
-    """The observations of one run. `models` are the models of the run.
-
-    A sample run records no operators over groups, because its groups are smaller. Operators without
-    any successful row are not recorded.
+    """The observations of one run with some models. A sample records no operators over groups,
+    whose groups are smaller. Operators without any successful row are not recorded.
     """
 
     plan: PhysicalPlan
@@ -127,13 +113,10 @@ class Observations:
 
 class ObservationFile:
     """The file of observations. It is opened for each read and write; several processes may use it.
+    Other models than `models` cost and answer differently.
 
     Only estimates depend on it, so no error of the file reaches the caller: `note` describes the
     error, or is "".
-
-    Args:
-        path: The file.
-        models: The models of interest. Other models cost and answer differently.
     """
 
     def __init__(self, path: Path, models: str = "") -> None:
@@ -151,7 +134,7 @@ class ObservationFile:
         """All observations, by `key_of`; empty if the file cannot be read."""
         try:
             return self._read()
-        except (sqlite3.Error, _DamagedRow, OSError) as error:
+        except (sqlite3.Error, OSError) as error:
             other = "check who holds it, and its rights"
             hint = "the next run replaces it" if _is_damage(error) else other
             what = f"{self.path} cannot be read ({error})"
@@ -165,7 +148,7 @@ class ObservationFile:
         try:
             try:
                 self._add(seen)
-            except (sqlite3.Error, _DamagedRow) as error:
+            except sqlite3.Error as error:
                 if not _is_damage(error):
                     raise
                 aside = self._set_aside()
@@ -199,9 +182,8 @@ class ObservationFile:
         create_private(self.path)
         database = sqlite3.connect(self.path, timeout=_LOCK_SECONDS)
         try:
-            database.execute(
-                "PRAGMA synchronous = OFF"
-            )  # a file that a power failure damages is replaced
+            # A file that a power failure damages is replaced.
+            database.execute("PRAGMA synchronous = OFF")
             columns = ", ".join(f"{name} REAL" for name in _COLUMNS)
             database.execute(
                 f"CREATE TABLE IF NOT EXISTS observed (key TEXT PRIMARY KEY, {columns})"
@@ -218,17 +200,11 @@ class ObservationFile:
         return aside
 
 
-class _DamagedRow(Exception):
-    """A row holds values that no run writes."""
-
-
 def _is_damage(error: Exception) -> bool:
     """Whether an error means that the file is damaged or foreign, not locked or unreadable."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return isinstance(error, _DamagedRow) or code in (
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_ERROR,
+    codes = sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR
+    return (
+        getattr(error, "sqlite_errorcode", -1) & 0xFF in codes or type(error) is sqlite3.DataError
     )
 
 
@@ -239,5 +215,5 @@ def _number(value: object) -> float:
     if value is None:
         return float("nan")
     if not isinstance(value, (int, float)):
-        raise _DamagedRow(f"a {type(value).__name__} where a number belongs")
+        raise sqlite3.DataError(f"a {type(value).__name__} where a number belongs")
     return float(value)

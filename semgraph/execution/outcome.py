@@ -15,21 +15,13 @@ from semgraph.semantic.ask import Failure
 
 @dataclass
 class ExecutorOptions:
-    """The options of an executor.
+    """The options of an executor. `now` is the time of a slice or wave, by its name; `again`
+    reprocesses rows with a commit marker, and `windows` are computed in place of new ones. Commit
+    markers take the fingerprints. `committed` is called with input rows committed so far, and to
+    commit.
 
-    Args:
-        run: Id of the run.
-        now: The time of a slice or wave, by its name; recorded runs replay it.
-        again: Whether to reprocess input rows that have a commit marker.
-        write: Whether to commit.
-        fingerprint: The fingerprint of the plan, its parameters and choices, for commit markers.
-        parts: What rows are made by, each with its fingerprint, for commit markers.
-        windows: Windows to compute again in place of new ones; all input rows are in one.
-        committed: Called at the start and after each commit with two numbers: input rows committed
-            so far, and input rows to commit.
-        places: The indices of the windowed rows in the input of a larger run; None: their order.
-        share: Whether it is a share of a larger run. Without windows the larger run sets rows with
-            a NUL aside, once.
+    In a share of a larger run, `places` are the indices of the windowed rows in its input. Without
+    windows the larger run sets rows with a NUL aside, once.
     """
 
     run: str
@@ -48,15 +40,10 @@ class ExecutorOptions:
 class RunOutcome:
     """The outcome of a run. It grows during the run, so that an interrupted run reports its work.
 
-    Args:
-        tables: The rows of each result, wave by wave. Rows that derive from input rows are included
-            only while they are in memory.
-        ids: Without windows, the ids of the rows of each result that derive from input rows.
-        retained: Bytes of the rows in memory that derive from input rows.
-        dropped: Whether only the record has the rows that derive from input rows.
-        uncommitted_rows: Input rows of windows that were recorded but not committed.
-        skipped_by: Input rows that earlier runs committed, by the id of the run.
-        halted: The stopped partitions, each with the first input row of the window that stopped it.
+    Of rows of results that derive from input rows, `retained` counts the bytes; once `dropped`,
+    only the record has them. Without windows they have `ids`. Rows of windows that were recorded
+    and not committed are `uncommitted_rows`; `skipped_by` has those of earlier runs, by run, and
+    `halted`, by partition, the first row of the window that stopped it.
     """
 
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)

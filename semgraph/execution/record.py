@@ -47,15 +47,12 @@ class _Part:
 
 
 class RunLineage:
-    """The lineage of a run's rows: their ids, and the source rows of each.
+    """The lineage of a run's rows: their ids, and the source rows of each. The rows of inputs have
+    the first ids.
 
-    Args:
-        record: The record of the run.
-        inputs: The number of rows of each input, which have the first ids.
-        places: By input, the indices of its rows in the input of a larger run; default: their
-            order.
-        skip: The number of ids of made rows that are already used.
-        ids: The ids of the rows of other inputs, made by a share of the run.
+    For a share of a larger run, `places` has by input the indices of its rows in the larger input,
+    `skip` is the number of ids of made rows that are already used, and `ids` are those of inputs
+    that another share made.
     """
 
     def __init__(
@@ -88,9 +85,7 @@ class RunLineage:
 
 class RunRecord:
     """Writes one run's folder. Tables are buffered and written in parts, so memory stays flat and
-    windows stay fast.
-
-    `keep` also appends the buffered tables to one file (`pending.arrow`), so that they survive the
+    windows stay fast; `keep` also appends them to `pending.arrow`, so that they survive the
     process.
     """
 
@@ -99,9 +94,8 @@ class RunRecord:
         self._open: dict[tuple[Path, str], _Part] = {}
         self._parts: dict[Path, int] = {}
         self._facts: dict[str, Any] = {}
-        self._entered = self._kept = (
-            0  # the number of tables, and how many of them are in the pending file
-        )
+        # The number of tables, and how many of them are in the pending file.
+        self._entered = self._kept = 0
         self._since: int | None = None
         self._until = 0
         self._ids: list[int] = []  # ids of rows whose sources are not entered yet
@@ -127,9 +121,7 @@ class RunRecord:
         draft.replace(path)
 
     def rows(self, kind: str, step: str, table: pa.Table) -> None:
-        """Append rows of a step, a result or a label. `kind` is `steps`, `answers`, `results` or
-        `written`.
-        """
+        """Append rows. `kind` is `steps`, `answers`, `results` or `written`."""
         if table.num_rows and step:
             self._enter(self.folder / kind / step, table)
 
@@ -218,9 +210,7 @@ class RunRecord:
                 out.write(written)
 
     def failed(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append to `failed.jsonl`. The error is redacted, but not the row, which is an input of
-        the next run.
-        """
+        """Append to `failed.jsonl`, with redacted errors. Rows are inputs of the next run."""
         self._append_lines(
             "failed.jsonl",
             ({**row, "_error": privacy.redacted_values(row["_error"])} for row in rows),
@@ -298,9 +288,7 @@ def read_input(path: Path) -> pa.Table:
 
 
 def step_tables(folder: Path, kind: str, step: str = "") -> list[pa.Table]:
-    """The recorded tables of a step (`kind` is `steps` or `answers`), or of the run's `lineage`;
-    none if none were recorded.
-    """
+    """The recorded tables of a step (`steps` or `answers`), or of the run's `lineage`."""
     return list(recorded_parts(folder, kind, step))
 
 
@@ -342,9 +330,7 @@ def recorded_steps(folder: Path, kind: str) -> list[str]:
 
 
 def _pending(folder: Path) -> list[tuple[str, pa.Table]]:
-    """The pending tables of a run that was killed, each with its file. A truncated table is left
-    out.
-    """
+    """The pending tables of a run that was killed, each with its file; no truncated ones."""
     from pyarrow import ipc
 
     file = folder / PENDING
@@ -368,9 +354,7 @@ def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:
 
 
 def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    """The lines of a file of the record, or of its shards; none without such a file. A truncated
-    line is skipped.
-    """
+    """The whole lines of a file of the record, or of its shards; none without the file."""
     path = folder / name
     if not path.exists():
         shards = records_of(folder)[1:]
@@ -437,9 +421,7 @@ class Run:
         RunRecord(self.folder).describe(**(_json(self.folder / "run.json") | facts))
 
     def remove(self) -> None:
-        """Delete the record. The writes of the run in a store and its answers in the journal
-        remain.
-        """
+        """Delete the record, not the writes of the run or its answers in the journal."""
         shutil.rmtree(self.folder)
 
 
@@ -471,9 +453,7 @@ def keep_latest(folder: Path, served: Iterable[str], keep: int) -> None:
 
 
 def find_run(ref: str, folder: Path = privacy.RUNS, *, asking: bool = False) -> Run:
-    """A record by its name, a prefix of its name, or `last`: with `asking` the last that asked a
-    model. Raises PlanError.
-    """
+    """A record by its name, a prefix, or `last` (if `asking`, that asked). Raises PlanError."""
     runs = all_runs(folder)
     if ref == privacy.LAST and runs:
         return next((run for run in runs if run.asked), runs[0]) if asking else runs[0]
@@ -497,12 +477,7 @@ _PENDING = 200
 
 @dataclass
 class CallLog:
-    """Writes `calls.jsonl` of a run.
-
-    Args:
-        record: The record of the run.
-        texts: Whether texts may be kept.
-    """
+    """Writes `calls.jsonl` of a run; `texts`: whether texts may be kept."""
 
     record: RunRecord
     texts: bool
@@ -586,9 +561,7 @@ def read_answers(folder: Path) -> dict[str, list[dict[str, Any]]]:
 def exchanges(
     run: Run, path: Path | str | None = None
 ) -> Iterator[Callable[[str], Exchange | None]]:
-    """A function that finds the calls of a run by id, in the run's journal or in its record. `path`
-    is another journal.
-    """
+    """A function that finds the calls of a run by id, in its journal (or another) or its record."""
     recorded = {
         line["call"]: exchange
         for line in read_calls(run.folder)

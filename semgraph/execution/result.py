@@ -107,11 +107,6 @@ class Result:
     def merge(parts: Sequence[Result], run: str, record: Path | None = None) -> Result:
         """The result of a run that consisted of several runs of one plan, over rows of different
         partitions. It equals the result of one run over all rows.
-
-        Args:
-            parts: The results of these runs, at least one.
-            run: Id of the run.
-            record: Its record.
         """
         first = parts[0]
         written: dict[str, int] = {}
@@ -173,11 +168,7 @@ class Result:
         return self.tables[name]
 
     def to_arrow(self, name: str | None = None) -> pa.Table:
-        """A result as an Arrow table; without a name, the only one.
-
-        Raises:
-            KeyError: There is no such result, or there are several.
-        """
+        """A result as an Arrow table; without a name, the only one. Raises KeyError."""
         if name is None and len(self.tables) != 1:
             known = ", ".join(self.tables) or "none"
             raise KeyError(f"name one of the results of {self.plan}: {known}")
@@ -282,9 +273,7 @@ class Result:
 
 
 def result_rows(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
-    """A result with hidden columns: windows by their first input row, rows within a window in the
-    order of the plan.
-    """
+    """A result with hidden columns, in the order of windows, then of the plan."""
     table = pa.concat_tables(tables) if tables else runtime_schema(node).empty_table()
     return in_order(table) if INPUT_ROW in table.column_names else table
 
@@ -298,9 +287,7 @@ HALTED = 1  # the exit code of a run with a stopped partition
 
 
 def exit_code(*, stopped: str | None, halted: bool, failed: bool) -> int:
-    """The exit code of a run: 4 if it stopped at a budget, else 1 if a partition stopped, else 3 if
-    rows failed.
-    """
+    """The exit code: 4 at a budget, else 1 if a partition stopped, else 3 if rows failed."""
     return 4 if stopped else HALTED if halted else 3 if failed else 0
 
 
@@ -343,7 +330,6 @@ def _ids_in_order(name: str, parts: Sequence[Result]) -> Sequence[int]:
 
 
 def _order(name: str, parts: Sequence[Result]) -> npt.NDArray[np.int64]:
-    """The order of the rows of a result of all parts, by index of the input row."""
     places = np.concatenate([part.places[name].to_numpy() for part in parts])
     return np.argsort(places, kind="stable")
 
@@ -363,13 +349,7 @@ def in_order(table: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class ResultSource:
-    """A run record, and the input rows whose results it has.
-
-    Args:
-        folder: The record.
-        left_out: Input rows of windows that were recorded but not committed.
-        only: The input rows; None: all except `left_out`.
-    """
+    """A run record, and the input rows whose results it has: `only` some, or the committed."""
 
     folder: Path
     left_out: frozenset[int] = frozenset()
@@ -385,12 +365,8 @@ class ResultSource:
 
 @dataclass(frozen=True)
 class RecordedRows:
-    """One result in run records: parts with the windows in commit order.
-
-    Args:
-        name: The name of the result.
-        schema: Its columns, including hidden ones.
-        sources: The record of the run, and the records of the runs that it resumed.
+    """One result, with hidden columns, in the record of the run and those of the runs that it
+    resumed: parts with the windows in commit order.
     """
 
     name: str
@@ -434,11 +410,8 @@ class RecordedRows:
 
 @dataclass(frozen=True)
 class RecordedTables(Mapping[str, pa.Table]):
-    """The results of a run by name, without hidden columns. Each is read on first access.
-
-    Args:
-        recorded: Results that derive from input rows.
-        others: All other results; they are in memory.
+    """The results of a run by name, without hidden columns. Those that derive from input rows are
+    read from the record on first access; the others are in memory.
     """
 
     recorded: Mapping[str, RecordedRows]

@@ -8,14 +8,13 @@ from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable,
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from semgraph.execution.observations import Observations
 from semgraph.execution.record import RunLineage
 from semgraph.execution.windows import Confinement
-from semgraph.expr.scalar import Scalar
 from semgraph.llm.base import LLM, Embedder, Embeddings, Usage
 from semgraph.llm.journal import Journal
 from semgraph.llm.stack import Budget, bound
@@ -29,26 +28,18 @@ from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.calls import count_embeddings
-from semgraph.stores.base import MatchQuery, SearchQuery, Store, count_round_trips
+from semgraph.stores.base import Store, count_round_trips
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Clock = Callable[[str], datetime]
 
 
 @dataclass(frozen=True)
 class Opened:
-    """The models, embedder, store, journal and budget that a session opens for one run.
-
-    Args:
-        llm: The models by role, behind one `LLM`.
-        embedder: The embedder.
-        store: The store.
-        journal: Recorded answers, if they are kept.
-        budget: The limits of the run, and its spending.
-        now: The time of a slice or wave, by its name.
-        scoped: The same models in another scope of the journal: no answer passes from one scope to
-            another.
-        scoped_embedder: The same embedder in another scope.
+    """The models (by role, behind one `LLM`), embedder, store, journal and budget that a session
+    opens for one run. `now` is the time of a slice or wave, by its name. `scoped` gives the same
+    models in another scope of the journal: no answer passes from one scope to another.
     """
 
     llm: LLM
@@ -71,9 +62,7 @@ class Opened:
 
 
 def require_prices(plan: LogicalPlan, budget: Budget, llm: LLM, embedder: Embedder) -> None:
-    """Refuse a limit in dollars if a model of the plan has no known price, before anything is
-    spent. Raises PlanError.
-    """
+    """Refuse a limit in dollars if a model of the plan has no known price. Raises PlanError."""
     models = [bound(llm, role) for role in plan.needs.roles]
     for model in (*models, *([embedder] if plan.needs.embeds else ())):
         budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
@@ -94,36 +83,24 @@ class MeteredReads:
     """The reads of a store, counted and timed towards one step."""
 
     def __init__(self, store: Store, metrics: StepMetrics) -> None:
-        self.store, self.metrics = store, metrics
-        self.takes = store.takes
+        self._metrics, self.takes = metrics, store.takes
+        self.search = self._counted(store.search)
+        self.match = self._counted(store.match)
+        self.scan = self._counted(store.scan)
 
-    async def _count(self, call: Coroutine[Any, Any, T]) -> T:
-        started = time.perf_counter()
-        with count_round_trips() as trips:
-            try:
-                return await call
-            finally:
-                self.metrics.round_trips += trips.number
-                self.metrics.seconds += time.perf_counter() - started
+    def _counted(
+        self, read: Callable[P, Coroutine[Any, Any, T]]
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
+        async def counted(*args: P.args, **kwargs: P.kwargs) -> T:
+            started = time.perf_counter()
+            with count_round_trips() as trips:
+                try:
+                    return await read(*args, **kwargs)
+                finally:
+                    self._metrics.round_trips += trips.number
+                    self._metrics.seconds += time.perf_counter() - started
 
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """As `Store.search`."""
-        return await self._count(self.store.search(queries, rows))
-
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """As `Store.match`."""
-        return await self._count(self.store.match(query, rows))
-
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        """As `Store.scan`."""
-        return await self._count(self.store.scan(label, properties, partitions, where, limit))
+        return counted
 
 
 RecordRows = Callable[[Node, Batch], None]
@@ -132,9 +109,7 @@ Flow = tuple[str, Literal["rows_in", "rows_out"], Node]
 
 
 class RowRecorder:
-    """The part of a run record that windows need. Rows are recorded before their window is
-    committed. This one keeps nothing.
-    """
+    """What windows need of a run record, before they are committed. This one keeps nothing."""
 
     keeps_results = False  # whether `result` keeps rows
 
@@ -162,29 +137,13 @@ class RowRecorder:
 
 @dataclass
 class Runtime:
-    """The resources of a run, shared by all its evaluations.
+    """The resources of a run, shared by all its evaluations. `_p` is the number of a partition in
+    `partition_of_row`, or as `confinement` says. What is recorded goes to `record_rows`,
+    `recorder`, `lineage`, `answered` and `observations`; `asking` is told of further rows that a
+    node asks about, and of a negative number when they are answered.
 
-    Args:
-        plan: The physical plan.
-        llm: The model stack; answers by role.
-        embedder: The embedder stack.
-        store: The store.
-        meter: Counters by step.
-        partition_of_row: The partition of each input row; `_p` is the number of one.
-        confinement: The meaning of `_p`; None without windows.
-        record_rows: Called with the rows of each node, for the run record.
-        recorder: Keeps the rows that `record_rows` receives.
-        lineage: Keeps the sources of rows; None if nothing is recorded.
-        answered: Called with the evidence of each semantic node, for the run record.
-        asking: Called with the number of further rows that a semantic node asks about, and with a
-            negative number when they are answered.
-        remembers: Whether answers are kept in memory while their windows run, because nothing else
-            keeps them.
-        observations: Receives the rows in and out of each node and the costs of answers, for later
-            estimates.
-        trial: The number of the independent repetition, which is part of every request.
-        ended: Whether each group of a loop has ended.
-        may_batch_requests: Whether requests that run ahead may go into batches.
+    `remembers`: answers are kept in memory while their windows run, because nothing else keeps
+    them. `trial` is the number of an independent repetition, which is part of every request.
     """
 
     plan: PhysicalPlan
@@ -250,10 +209,8 @@ class Runtime:
         )
 
     def note_if_left_out(self, failure: Failure, rows: Collection[int] | None = None) -> bool:
-        """Note a row that lacks a vector, and return True; return False if the row fails.
-
-        It fails if the plan has no windows, or if it derives from one of `rows` (None: from any
-        input row).
+        """Note a row that lacks a vector, and return True. Return False if the row fails: without
+        windows, and if it derives from one of `rows` (None: from any input row).
         """
         row = failure.input_row
         fails = row is not None if rows is None else row in rows

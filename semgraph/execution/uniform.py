@@ -98,9 +98,5 @@ class Uniform:
                 own.add(answers)
 
     def notes(self, run: str = "") -> list[str]:
-        """A note for each operator whose answers are all equal.
-
-        Args:
-            run: The id of the run, if it has a record.
-        """
+        """A note for each operator whose answers are all equal; `run` is "" without a record."""
         return [note for own in self.operators.values() if (note := own.note(run)) is not None]

@@ -28,17 +28,10 @@ _NAME = "_k"  # the key of a row, if `windows` names no key
 
 @dataclass(frozen=True)
 class InputRows:
-    """The rows of the windowed input, ready to be cut into windows.
-
-    Args:
-        table: The input's columns (key and partition filled), `position`, `turn`, `_p` (the first
-            row of its partition), `_m`; row i has `_m` = i.
-        partitions: The partitions, by their ordinal (`Window.partition`).
-        partition_of_row: The partition of each row.
-        keys: Row ids, by `_m`.
-        of: The rows of each partition, in order.
-        bare: Rows with only a key: they name stored rows to reprocess.
-        valued: The columns of the input but key and partition.
+    """The rows of the windowed input, ready to be cut into windows. The table has the input's
+    columns (key and partition filled), `position`, `turn`, `_p` (the first row of its partition)
+    and `_m`, its index. `of` has the rows of each partition, in order; `bare` are rows with only a
+    key, which name stored rows to reprocess; `valued` are the columns but key and partition.
     """
 
     table: pa.Table
@@ -68,9 +61,7 @@ def content_of(row: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Window:
-    """Input rows of one partition that run and commit together. `recorded` is the window that is
-    computed again.
-    """
+    """Input rows of a partition that commit together; `recorded`: they are computed again."""
 
     partition: int
     rows: tuple[int, ...]
@@ -79,14 +70,8 @@ class Window:
 
 @dataclass(frozen=True)
 class RecordedWindow:
-    """A window to compute again.
-
-    Args:
-        partition: Its partition value.
-        rows: The ids of its input rows.
-        now: Its `$now`.
-        begun: `$now` of the steps that run ahead of it.
-        fresh: Whether the model is asked anew, in place of the journal.
+    """A window of a partition to compute again: the ids of its input rows, its `$now`, and that of
+    the steps that run ahead of it. `fresh`: the model is asked anew, in place of the journal.
     """
 
     partition: str
@@ -104,13 +89,9 @@ Wave = tuple[Window, ...]
 class Confinement:
     """The two meanings of `_p`. Rows with different values of `_p` never meet.
 
-    In steps it is the window, which separates windows that are computed together. In searches,
-    which match rows of earlier windows, it is the partition.
-
-    Args:
-        partition_of: The partition of each input row.
-        window_of: The window of each input row: the number of the window's first row, even if that
-            row failed.
+    In steps it is the window, which separates windows that are computed together: the number of its
+    first row, even if that row failed. In searches, which match rows of earlier windows, it is the
+    partition.
     """
 
     partition_of: list[int]
@@ -146,15 +127,8 @@ class Confinement:
 async def prepare(
     windowing: Windowing, table: pa.Table, places: Sequence[int] | None = None
 ) -> InputRows:
-    """Fill keys and partitions, and number the rows.
-
-    Args:
-        windowing: The windowing.
-        table: The rows.
-        places: The `position` of each row if they are a part of an input; ascending.
-
-    Raises:
-        InputError: Two rows have the same key.
+    """Fill keys and partitions, and number the rows; `places` are their positions if they are a
+    part of an input, ascending. Raises InputError if two rows have the same key.
     """
     names = [n for n in table.column_names if n not in {POSITION, TURN}]
     partition, key = quote(windowing.partition), quote(windowing.key or _NAME)
@@ -223,9 +197,7 @@ def _numbered(windowing: Windowing, table: pa.Table) -> InputRows:
 
 
 def cut(windowing: Windowing, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
-    """Waves of windows: the next window of every partition that has one, at most `ahead` windows in
-    a wave.
-    """
+    """Waves of windows: the next one of every partition, at most `ahead` in a wave."""
     queues: dict[int, Iterator[Window]] = {
         p: _windows(windowing, p, rest) for p, rest in pending.items() if rest
     }
@@ -246,9 +218,7 @@ def cut(windowing: Windowing, pending: Mapping[int, Sequence[int]]) -> list[Wave
 
 
 def recut(rows: InputRows, recorded: Sequence[RecordedWindow]) -> list[Wave]:
-    """Recorded windows in waves, in their order in each partition. The windows of a wave are of
-    different partitions and have the same times.
-    """
+    """Recorded windows in waves, in order; those of a wave have the same times."""
     places, partitions = (
         {key: i for i, key in enumerate(own)} for own in (rows.keys, rows.partitions)
     )
@@ -293,9 +263,7 @@ def joined(windowing: Windowing, waves: Iterable[Wave]) -> tuple[Wave, ...]:
 def without_nul(
     name: str, table: pa.Table, *, windowed: bool = False
 ) -> tuple[pa.Table, list[Failure], Sequence[int]]:
-    """The rows of an input without a NUL, a failure for each other row, and the indices of the rows
-    without a NUL.
-    """
+    """The rows without a NUL, a failure for each other row, and the indices of the former."""
     columns: dict[int, str] = {}
     for column in table.column_names:
         for place in _places(table.column(column)):
@@ -318,9 +286,8 @@ def without_nul(
 def _places(column: Any) -> list[int]:
     """The indices of the values with a NUL, including NULs inside lists and structs."""
     if pa.types.is_string(column.type):
-        found = pc.match_substring(
-            column, "\0"
-        ).combine_chunks()  # an empty chunk crashes pyarrow 25
+        # An empty chunk crashes pyarrow 25.
+        found = pc.match_substring(column, "\0").combine_chunks()
         places: list[int] = pc.indices_nonzero(found).to_pylist()
         return places
     if not pa.types.is_nested(column.type):
@@ -346,10 +313,8 @@ def unreadable(inputs: Mapping[str, pa.Table]) -> list[Failure]:
 
 
 def refuse_nul(inputs: Mapping[str, pa.Table], windowing: Windowing) -> None:
-    """Refuse invalid rows that cannot fail alone. Raises InputError.
-
-    These are rows with a NUL and unreadable rows of inputs that are not cut into windows. If a
-    failed row stops its partition, all unreadable rows are included.
+    """Refuse rows that cannot fail alone: those with a NUL, or unreadable, in inputs that are not
+    cut into windows; all unreadable ones if a failed row stops its partition. Raises InputError.
     """
     stops = windowing.on_error == "stop"
     problems = [

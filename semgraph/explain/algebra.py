@@ -25,13 +25,9 @@ Name = Callable[[Node], str]
 
 def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
     """The plan as equations over σ π ⋈ γ μ and the semantic operators, one per step, followed by
-    the writes as ←. A called plan is one term.
+    the writes as ←. A called plan is one term or, with `expand`, equations of its own.
 
     The operators of an equation are applied from the bottom line upwards, as in f(g(x)).
-
-    Args:
-        plan: The plan.
-        expand: Whether to write the steps of called plans as equations, too.
     """
     name = _Names(plan, expand=expand)
     equations = {
@@ -53,9 +49,7 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
 
 
 class _Names:
-    """The names of nodes in the equations of a plan: of a step, of a result of a call, of an input,
-    or the equation itself.
-    """
+    """The names of nodes in equations: of steps, results of calls, inputs; or the equation."""
 
     def __init__(self, plan: LogicalPlan, *, expand: bool) -> None:
         empty = {root for root in plan.roots if root.is_empty}
@@ -90,7 +84,6 @@ class _Names:
 
 
 def _is_call(plan: LogicalPlan, step: str) -> bool:
-    """Whether a step of the plan consists of a call only."""
     body = plan.document.get("steps", {}).get(step)
     body = body.get("do") if isinstance(body, Mapping) else body
     return isinstance(body, list) and [*map(list, body)] == [["call"]]

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
 from semgraph.execution.observations import ObservationFile, Seen, key_of
-from semgraph.llm.tokens import OF_BATCH
+from semgraph.llm.base import Usage
+from semgraph.llm.tokens import OF_BATCH, likely_tokens
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate, Round, loops_of
@@ -31,6 +32,9 @@ from semgraph.physical.loops import RoundTable
 from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, RowEstimate
 from semgraph.semantic.implementation import Implementation, estimated
+
+if TYPE_CHECKING:
+    from semgraph.explain.requests import FirstPrompt
 
 _SPREAD = 1.96  # standard deviations on each side: 95 %
 _SIZES = 64  # all sizes up to this one are examined, then powers of two
@@ -86,9 +90,7 @@ def _costs(
 
 
 def _groups(node: Semantic, items: float) -> Iterable[float]:
-    """The possible numbers of groups of some items, for groups of equal size; empty if the operator
-    has no groups.
-    """
+    """The possible numbers of equal groups of some items; none if the operator has no groups."""
     keys = node.by if isinstance(node, SemAgg | SemTopk) else None
     if keys is None or not items:
         return
@@ -101,12 +103,9 @@ def _groups(node: Semantic, items: float) -> Iterable[float]:
 
 
 def _sizes(most: int) -> list[int]:
-    """The sizes to examine: the cost of a row depends on the size, but hardly changes for large
-    ones.
-    """
-    return sorted(
-        {*range(1, min(most, _SIZES) + 1), *(2**i for i in range(most.bit_length())), most}
-    )
+    """The sizes to examine: large ones are sparse, because their cost by row hardly differs."""
+    powers = (2**i for i in range(most.bit_length()))
+    return sorted({*range(1, min(most, _SIZES) + 1), *powers, most})
 
 
 # Operators that return at most as many rows as they read.
@@ -118,9 +117,7 @@ _SIGNS: Mapping[Kind, str] = {"exact": "", "seen": "≈ ", "most": "≤ ", "leas
 
 
 class Amount(NamedTuple):
-    """A number and its certainty: exact, from earlier runs, at most, at least (a sum with unknown
-    parts), or unknown.
-    """
+    """A number and its certainty; a sum with unknown parts is "at least"."""
 
     value: float = 0.0
     kind: Kind = "unknown"
@@ -179,40 +176,32 @@ class CallEstimate(NamedTuple):
     seconds: Amount
 
 
+def answers(node: Semantic, items: float) -> float:
+    """The likely number of answers in a call about some items: of a group one, and of the pairs of a
+    block those that match.
+    """
+    return 1.0 if isinstance(node, SemAgg) else items**0.5 if isinstance(node, SemJoin) else items
+
+
 # A number of rounds of a loop with equal bounds, and the estimator of each.
 _EqualRounds = tuple[int, "Estimator"]
 
 
 @dataclass
 class Estimator:
-    """Estimates for the operators of one plan.
-
-    Args:
-        plan: The plan.
-        inputs: Rows of the inputs, by name.
-        seen: Observations of earlier runs, by `key_of`.
-        models: The models that the plan would call.
-        counts: Rows of the store by label; None: unknown.
-        windows: The number of windows of all partitions; without windows, the number of
-            partitions.
-        tokens: Tokens of the first request of a node, if it depends only on the inputs.
-        around: For a round of a loop, the estimator of the enclosing plan.
-        loop: The loop of this round.
-        given: The rows of its last round.
-        batched_operators: The operators with requests in batches, which cost less.
-    """
+    """Estimates for the operators of one plan, or of a round of one of its loops."""
 
     plan: PhysicalPlan
-    inputs: Mapping[str, int]
-    seen: Mapping[str, Seen]
+    inputs: Mapping[str, int]  # the rows of the inputs, by name
+    seen: Mapping[str, Seen]  # observations of earlier runs, by `key_of`
     models: str = ""
-    counts: Mapping[str, int] | None = None
-    windows: int = 1
-    tokens: Mapping[Node, float] | None = None
-    around: Estimator | None = None
-    loop: Iterate | None = None
-    given: Mapping[Node, Amount] = field(default_factory=dict)
-    batched_operators: frozenset[Node] = frozenset()
+    counts: Mapping[str, int] | None = None  # the rows of the store, by label
+    windows: int = 1  # of all partitions; without windows, the number of partitions
+    first: Mapping[Node, FirstPrompt] = field(default_factory=dict)  # prompts that depend on the inputs alone
+    around: Estimator | None = None  # of a round: the estimator of the enclosing plan
+    loop: Iterate | None = None  # the loop of the round
+    given: Mapping[Node, Amount] = field(default_factory=dict)  # the rows of the last round
+    batched_operators: frozenset[Node] = frozenset()  # with requests in batches, which cost less
 
     def __post_init__(self) -> None:
         self._rows: dict[Node, Amount] = dict(self.given)
@@ -295,7 +284,6 @@ class Estimator:
         return replace(self, around=self, loop=loop, given=dict.fromkeys(loop.own_rounds, rows))
 
     def _looped(self, loop: Iterate) -> Amount:
-        """The maximum number of rows that a loop returns."""
         first = self.rows(loop.input)
         rounds = [(count, each.rows(loop.body)) for count, each in self._rounds_of(loop)]
         every = [first, *(rows.times(count) for count, rows in rounds)]
@@ -319,9 +307,7 @@ class Estimator:
         if isinstance(node, Input) or physical is None:
             return None
         known = self._known(node)
-        if known is None or not known.runs:
-            return None
-        if not node.inputs:
+        if known is None or not known.runs or not node.inputs:
             return None
         segment = isinstance(physical, SqlSegment)
         rows = self.rows(physical.inputs[0].logical if segment else node.inputs[0])
@@ -357,9 +343,8 @@ class Estimator:
         if node.rows == "1:1" or isinstance(node, Cluster) or not left.known:
             return left
         if isinstance(node, Search):
-            return left.times(
-                node.k * (max(1, len(node.methods)) if node.fuse == "none" else 1)
-            ).at_most()
+            lists = max(1, len(node.methods)) if node.fuse == "none" else 1
+            return left.times(node.k * lists).at_most()
         if node.rows in {"subset", "collapse"}:
             return self._limited(node, left)
         return self._paired(node, left)
@@ -407,9 +392,8 @@ class Estimator:
         if node in self._loops:
             costs = [(count, each.call_estimate(node)) for count, each in self._all_rounds(node)]
             parts = ([part.times(count) for part in cost] for count, cost in costs)
-            return CallEstimate(
-                *map(total, zip(*parts, strict=True)) if costs else [Amount(0.0, "exact")] * 6
-            )
+            nothing = [Amount(0.0, "exact")] * len(CallEstimate._fields)
+            return CallEstimate(*map(total, zip(*parts, strict=True)) if costs else nothing)
         left = self.rows(node.inputs[0])
         known = self._known(node)
         items = self._items(node, left, known)
@@ -422,9 +406,21 @@ class Estimator:
             price = OF_BATCH if node in self.batched_operators else 1.0
             return self._as_before(items, known, price)
         calls = Amount(expected.value, worse(items.kind, expected.kind))
-        own = (self.tokens or {}).get(node)
-        sent = Amount() if own is None else calls.times(own, "seen")
-        return CallEstimate(items, calls, sent, Amount(), Amount(), Amount())
+        sent, answered, paid = self._by_first(node, items, calls)
+        return CallEstimate(items, calls, sent, answered, paid, Amount())
+
+    def _by_first(
+        self, node: Semantic, items: Amount, calls: Amount
+    ) -> tuple[Amount, Amount, Amount]:
+        """The tokens and dollars of calls, if all are like the first one."""
+        first = self.first.get(node)
+        if first is None or first.real is None or not calls.value:
+            return Amount(), Amount(), Amount()
+        said = likely_tokens(first.real, answers(node, items.value / calls.value))
+        sent, answered = round(first.tokens * calls.value), round(said * calls.value)
+        price = first.model.dollars(Usage(sent, 0, answered))
+        priced = Amount() if price is None else Amount(price, "seen")
+        return Amount(sent, "seen"), Amount(answered, "seen"), priced
 
     @staticmethod
     def _as_before(items: Amount, seen: Seen, price: float) -> CallEstimate:
@@ -492,11 +488,14 @@ class Forecast:
                 self._calls.setdefault(node.step, []).append(self.estimator.call_estimate(node))
 
     def of(self, step: str) -> dict[str, Amount]:
-        """The estimates of one step: `rows`, and if it calls the model also `items`, `calls`,
-        `tokens_in`, `tokens_out`, `dollars`, `seconds`.
-        """
+        """The estimates of one step: its rows, and of calls the fields of `CallEstimate`."""
         amounts = {"rows": self.estimator.rows(self._last[step])}
-        return amounts | (_summed(self._calls[step]) if step in self._calls else {})
+        return amounts | self.cost([step])
+
+    def cost(self, steps: Iterable[str]) -> dict[str, Amount]:
+        """The costs of some steps together; {} if none calls the model."""
+        calls = [call for step in steps for call in self._calls.get(step, ())]
+        return _summed(calls) if calls else {}
 
     def calls(self) -> dict[str, Amount]:
         """The calls of each step that calls the model."""
@@ -539,9 +538,7 @@ def _in_loops(roots: tuple[Node, ...]) -> Mapping[Node, Sequence[Iterate]]:
 
 
 def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
-    """The number of windows of all partitions; without windows, the number of partitions in the
-    inputs.
-    """
+    """The number of windows, or without windows of partitions in the inputs."""
     windowing, own = plan.windows, plan.graph.partition
     if windowing is None:
         named = [
@@ -552,7 +549,6 @@ def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
         return max(1, len({value for values in named for value in values}))
     if windowing.input not in inputs:
         return 1
-    counts = Counter(
-        value or "" for value in inputs[windowing.input].column(windowing.partition).to_pylist()
-    )
+    partitions = inputs[windowing.input].column(windowing.partition).to_pylist()
+    counts = Counter(value or "" for value in partitions)
     return max(1, sum(math.ceil(count / windowing.window_size(count)) for count in counts.values()))

@@ -46,7 +46,7 @@ from semgraph.semantic.context import Context, DryRun, DryRunEnded
 from semgraph.semantic.contract import Part, Rows
 from semgraph.semantic.dispatch import answer
 from semgraph.semantic.implementation import Implementation
-from semgraph.stores.base import Observable, Store
+from semgraph.stores.base import Store
 
 _TWO = 2  # number of made-up rows: enough to show several in one call
 
@@ -81,20 +81,19 @@ def _named(paths: Sequence[str], prefix: str = "") -> pa.Table:
 
 @dataclass(frozen=True)
 class FirstPrompt:
-    """The messages of a step's first request. `real`: they have values of a row; otherwise column
-    names.
+    """The messages of a step's first request to a model. `real` is the request if they have values of
+    a row; otherwise they have column names.
     """
 
     node: Semantic
     messages: Sequence[Message]
     tokens: int
-    real: bool
+    real: Request | None
+    model: LLM
 
 
 class _Closed:
-    """A model, an embedder or a store that must not be called: every use except its description
-    raises DryRunEnded.
-    """
+    """A model, embedder or store of which any use but its description raises DryRunEnded."""
 
     name = "none"
 
@@ -107,13 +106,13 @@ class _Closed:
         raise DryRunEnded
 
 
-async def tokens_of_inputs(
+async def prompts_of_inputs(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
-) -> dict[Node, float]:
-    """Tokens of the first prompts that depend only on the inputs, by node; the store is not read."""
+) -> dict[Node, FirstPrompt]:
+    """The first prompts that depend only on the inputs, by node; the store is not read."""
     closed: Any = _Closed(store, "takes")
     prompts = await first_prompts(plan, llm, closed, inputs, now)
-    return {each.node: float(each.tokens) for each in prompts if each.real}
+    return {each.node: each for each in prompts if each.real}
 
 
 async def first_prompts(
@@ -136,7 +135,7 @@ async def first_prompts(
                 first = request or await _made_up(node, plan.model_call(node).implementation, model)
                 messages = _with_names(node.prompt.first) if first is None else first.messages
                 tokens = sum(model.count_tokens(message.content) for message in messages)
-                prompts.append(FirstPrompt(node, messages, tokens, request is not None))
+                prompts.append(FirstPrompt(node, messages, tokens, request, model))
     return prompts
 
 
@@ -169,7 +168,6 @@ async def _first_rows(
 
 
 def _dry_run(node: Semantic, model: LLM) -> DryRun:
-    """A context that ends with the first request of a step."""
     return DryRun(model, _Closed(), node, StepMetrics(), most=1)
 
 
@@ -190,9 +188,7 @@ async def _first_request(
 async def _made_up(
     node: Semantic, implementation: Implementation[Any], model: LLM
 ) -> Request | None:
-    """A request about made-up rows. If the implementation fails with them, it has the prompt's own
-    words.
-    """
+    """A request about made-up rows, if need be in the prompt's own words."""
     if getattr(node, "answer_schema", ""):
         return None  # the answer schema comes from the rows
     async with _dry_run(node, model) as ctx:
@@ -243,8 +239,6 @@ async def store_queries(
     The made-up values match no stored rows. `dimensions` is the length of made-up vectors.
     """
     statements: list[tuple[str, list[str]]] = []
-    if not isinstance(store, Observable):
-        return statements
     recorded: list[str] = []
     store.observe(recorded.append)
     try:
@@ -261,9 +255,7 @@ async def store_queries(
 
 
 async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -> list[str]:
-    """Perform one read and return its steps; empty if the node reads nothing or shares an earlier
-    read.
-    """
+    """Perform one read and return its steps; none if an earlier read included it."""
 
     async def embed(texts: Sequence[str], _partition: Partition) -> Embeddings:
         return Embeddings(np.ones((len(texts), dimensions), np.float32))
@@ -295,7 +287,6 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
 
 
 def _row(node: Node, dimensions: int) -> pa.Table:
-    """One row of made-up values."""
     schema = runtime_schema(node)
     values = {f.name: [1.0] * dimensions if f.type == VECTOR else _value(f.type) for f in schema}
     return pa.table({f.name: pa.array([values[f.name]], f.type) for f in schema}, schema=schema)
@@ -320,9 +311,7 @@ def queries_text(statements: Sequence[tuple[str, list[str]]]) -> str:
 
 
 def segment_queries(plan: PhysicalPlan) -> str:
-    """The SQL of every segment below the name of its step, with the reason if DuckDB computes it
-    even over few rows; or a note that there is none.
-    """
+    """The SQL of every segment with its step, and why DuckDB computes it even over few rows."""
     parts = []
     for segment in (node.segment for node in plan.of_kind(SqlSegment)):
         reads = ", ".join(f"{name} = {node.step or node.keyword}" for name, node in segment.inputs)

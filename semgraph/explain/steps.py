@@ -28,7 +28,7 @@ NO_MODELS: Mapping[str, str] = {}
 def steps_of(
     plan: PhysicalPlan, batched: Collection[Node] = (), models: Mapping[str, str] = NO_MODELS
 ) -> list[dict[str, Any]]:
-    """The named steps in computation order, as plain data; the rest as in `tree`."""
+    """The named steps in computation order, as plain data; the rest as in `Outline`."""
     last = {node: step for step, node in plan.named().items()}
     segments: dict[str, list[dict[str, Any]]] = {}
     for physical in plan.of_kind(SqlSegment):
@@ -70,9 +70,7 @@ def steps_of(
 
 
 def _loops(own: list[Node], last: Mapping[Node, str], step: str) -> list[dict[str, Any]]:
-    """The loops of a step: the maximum number of rounds, the action of `do`, and the steps it
-    reads.
-    """
+    """The loops of a step: the most rounds, the operators of `do`, and the steps it reads."""
     loops = []
     for loop in (node for node in own if isinstance(node, Iterate)):
         do = [node for node in own if node in loop.each_round]
@@ -182,7 +180,7 @@ def as_data(
     models: Mapping[str, str] = NO_MODELS,
 ) -> dict[str, Any]:
     """The plan as plain data, for `--format json`; `note` is a note on the run, `batched` and
-    `models` as in `tree`.
+    `models` as in `Outline`.
     """
     steps = steps_of(plan, batched, models)
     for step in steps:

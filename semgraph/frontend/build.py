@@ -13,28 +13,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import starmap
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, Position, did_you_mean, each
+from semgraph.errors import Collected, Fault, Faults, Position, did_you_mean, each, faults_at
 from semgraph.expr.duckdb import UnknownFunction, expect_type
 from semgraph.expr.scalar import Scalar, parse_scalar, read_from, replace_roots, reserved
 from semgraph.expr.types import Type, parse_type, type_of_arrow
 from semgraph.frontend.document import (
     COMMA_HINT,
     KeyFault,
-    in_new_words,
     kind_of,
     mapping,
     rests,
     unknown_key,
+    wrong,
 )
 from semgraph.frontend.example_rows import checked_examples
 from semgraph.frontend.kinds import (
@@ -42,7 +43,6 @@ from semgraph.frontend.kinds import (
     REF,
     Reported,
     Scope,
-    at_key,
     each_value,
     one_of,
     read_keys,
@@ -60,6 +60,7 @@ from semgraph.logical.node import (
     check_sort,
     check_using,
     column_scalar,
+    free,
     fresh,
     relation_fields,
     same_columns,
@@ -101,9 +102,7 @@ def by_keyword(classes: Iterable[type[Node]]) -> dict[str, type[Node]]:
 
 @cache
 def plan_keys(cls: type[Node]) -> Mapping[str, dataclasses.Field[Any]]:
-    """The keys that a plan may write for an operator, each with its field, without the pipeline's
-    input.
-    """
+    """The keys that a plan may write for an operator, each with its field."""
     keys: dict[str, dataclasses.Field[Any]] = {}
     for f in cls.arguments():
         kind = f.metadata["kind"]
@@ -142,18 +141,8 @@ def build(
     step: str = "",
     origin: Position | None = None,
 ) -> Node:
-    """A node from its arguments in a plan.
-
-    Args:
-        cls: The operator.
-        value: Its arguments as plain data, parameters substituted where they are whole values.
-        scope: The meaning of names: relations, prompts, parameters, the graph.
-        source: The relation above it in the pipeline.
-        step: Name of the step.
-        origin: Where it stands.
-
-    Raises:
-        Faults: All faults of the arguments, each with its path below `value`.
+    """A node from its arguments in a plan, over the relation above it; whole parameters are replaced
+    by their values before. Raises Faults with all faults, each with its path below `value`.
     """
     bare = is_shorthand(cls, value)
     data = {cls.sole: value} if bare else value
@@ -196,9 +185,7 @@ def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any)
 
 
 def _rebased(node: Node | None, relations: Iterable[Any]) -> Node | None:
-    """The operator over other relations with the same columns; None if columns differ, or if its
-    checks need more than columns.
-    """
+    """The operator over other relations with the same columns; None if its checks need more."""
     if node is None or isinstance(node, Iterate):
         return None
     inputs = [n for value in relations for n in (value if isinstance(value, tuple) else (value,))]
@@ -245,31 +232,12 @@ class _Arguments:
     def __init__(
         self, cls: type[Node], data: Mapping[str, Any], scope: Scope, source: Node | None
     ) -> None:
-        self.cls, self.scope, self.source = cls, scope, source
-        self.data, self.faults = in_new_words(cls.keyword, data)
-        if {"add", "returns"} <= plan_keys(cls).keys():
-            self._read_types_of_add()
+        self.cls, self.data, self.scope, self.source = cls, data, scope, source
+        self.faults = Collected()
         self.fields = {f.name: f for f in cls.arguments()}
         self.values: dict[str, Any] = {}
 
-    def _read_types_of_add(self) -> None:
-        """Refuse types in `add`, and read them as answers, as an earlier version did."""
-        add, columns = self.data.get("add"), self.source.schema.names if self.source else ()
-        types = {
-            name: value
-            for name, value in (add.items() if isinstance(add, Mapping) else ())
-            if value not in columns and is_type(value)
-        }
-        for name, value in types.items():
-            hint = f"write returns: {{{name}: {value}}}"
-            fault = Fault("types stand in returns, aggregates in add", "add", name, hint=hint)
-            self.faults.append(fault)
-        if types and isinstance(add, Mapping):
-            self.data["add"] = {name: add[name] for name in add if name not in types}
-            self.data.setdefault("returns", types)
-
     def _read(self) -> None:
-        """Read every argument; faults are collected."""
         keys = plan_keys(self.cls)
         pieces = rests(self.data)
         for name in self.data:
@@ -315,7 +283,6 @@ class _Arguments:
         return dict(argument_value) if kind in _SEVERAL else {f.name: argument_value}
 
     def _value(self, f: dataclasses.Field[Any], value: Any) -> Any:
-        """The converted value of an argument. Raises Fault."""
         match f.metadata["kind"]:
             case "choice":
                 return one_of(*f.metadata["choices"]).read(value, self.scope)
@@ -323,7 +290,8 @@ class _Arguments:
                 given = {key: self.data.get(key) for key in plan_keys(self.cls)}
                 return read_prompt(value, self.scope, *map(given.get, _BESIDE["prompt"]))
             case "refs":
-                return read_refs(value, self.scope)
+                named = mapping(value, "records by name: {NAME: {of, using, shows}}")
+                return each_value(named, lambda name, ref: _read_ref(name, ref, self.scope))
             case "body":
                 name = self.values.get("name", "")
                 node, depth = self.scope.body(value, name, cast("Node", self.source))
@@ -333,8 +301,7 @@ class _Arguments:
     def node(self, step: str, origin: Position | None) -> Node:
         """The node. Raises Faults."""
         self._read()
-        if self.faults:
-            raise Faults(self.faults)
+        self.faults.refuse()
         self._add_context()
         if self.values.pop("fill", False):
             self.values["relations"] = _filled(self.values["relations"], step, origin)
@@ -402,10 +369,8 @@ def check_result(node: Node) -> None:
             raise Fault(f'"{name}" is the engine\'s own name', hint="choose another name")
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            raise Fault(
-                f'the columns "{other}" and "{name}" differ in case alone',
-                hint="rename one of them",
-            )
+            what = f'the columns "{other}" and "{name}" differ in case alone'
+            raise Fault(what, hint="rename one of them")
 
 
 OPERATOR_WORDS = by_keyword(OPERATORS)
@@ -413,39 +378,26 @@ SOURCE_WORDS = ("from", "union", "intersect", "except", "call", "switch")
 
 
 def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
-    """The keyword of a line and its arguments; `first`: of a step, where a source belongs.
-    Raises Fault.
-    """
+    """The keyword of a line and its arguments; a source if it is the first. Raises Fault."""
     if not isinstance(item, Mapping):
         hint = f"write {{from: {item}}}" if first and isinstance(item, str) else None
-        raise Fault(
-            f"expected an operator such as {{filter: EXPR}}, found {kind_of(item)}", hint=hint
-        )
+        raise wrong("an operator such as {filter: EXPR}", item, hint)
     if len(item) != 1:
         keys = ", ".join(str(key) for key in item) or "none"
         hint = COMMA_HINT if rests(item) else "each operator has its own dash"
         raise Fault("one operator on a line", there=f"here: {keys}", hint=hint)
     ((keyword, value),) = item.items()
-    if keyword in SOURCE_WORDS:
-        if not first:
-            raise KeyFault(
-                f'"{keyword}" starts a step, and this is not its first line',
-                keyword,
-                hint=f"put the {keyword} into a step of its own, and start this one from that: from: STEP",
-            )
-    elif keyword not in OPERATOR_WORDS:
+    if keyword not in SOURCE_WORDS and keyword not in OPERATOR_WORDS:
+        there = "operators: " + ", ".join(OPERATOR_WORDS)
         hint = did_you_mean(keyword, [*OPERATOR_WORDS, *SOURCE_WORDS])
-        raise KeyFault(
-            f'"{keyword}" is no operator',
-            keyword,
-            there="operators: " + ", ".join(OPERATOR_WORDS),
-            hint=hint,
-        )
-    elif first:
-        hint = "the line before it: {from: NAME}"
-        raise KeyFault(
-            f'"{keyword}" needs a relation: a step starts with a source', keyword, hint=hint
-        )
+        raise KeyFault(f'"{keyword}" is no operator', keyword, there=there, hint=hint)
+    if first and keyword in OPERATOR_WORDS:
+        what = f'"{keyword}" needs a relation: a step starts with a source'
+        raise KeyFault(what, keyword, hint="the line before it: {from: NAME}")
+    if not first and keyword in SOURCE_WORDS:
+        what = f'"{keyword}" starts a step, and this is not its first line'
+        hint = f"put the {keyword} into a step of its own, and start this one from that: from: STEP"
+        raise KeyFault(what, keyword, hint=hint)
     return keyword, value
 
 
@@ -454,28 +406,16 @@ NUMBER = "number"
 
 @dataclass(frozen=True)
 class Ref:
-    """The records to which an answer may refer.
+    """The records to which an answer may refer; the keys of `REF` say what each field means."""
 
-    Args:
-        name: Their name in the prompt and in answer types.
-        of: The relation of the records.
-        shows: The columns of a record that the model sees, besides its number.
-        using: Columns that the row and its records share.
-        where: The condition for records of a row; the record is the struct `name`.
-        order: The order of the records, over their columns.
-        limit: The maximum number of records of a row.
-        number: The column that numbers the records; "" numbers them 1, 2, ...
-        unknown: Whether an unknown number is requested again, or its list entry is dropped.
-    """
-
-    name: str
+    name: str  # in the prompt and in answer types, and of the struct that `where` reads
     of: Node
     shows: Columns
     using: Using = ()
     where: Scalar | None = None
     order: tuple[Sort, ...] = ()
     limit: int | None = None
-    number: str = ""
+    number: str = ""  # "" numbers them 1, 2, ...
     unknown: str = "ask"
 
 
@@ -493,23 +433,15 @@ REFS.name = "refs"
 Refs = Mapping[str, Ref]
 
 
-def read_refs(value: Any, scope: Scope) -> Refs:
-    """The records by their names in answers. Raises Faults."""
-    named = mapping(value, "records by name: {NAME: {of, using, shows}}")
-    return each_value(named, lambda name, arguments: _read_ref(name, arguments, scope))
-
-
 def _read_ref(name: str, value: Any, scope: Scope) -> Ref:
     values, faults = read_keys(value, "refs", REF, scope)
     if NUMBER in dict(values.get("shows", ())):
         hint = "write number: COLUMN for numbers that the rows have"
         faults.append(Fault('shows has "number", which the engine adds', "shows", hint=hint))
     if not faults and "using" not in values and "where" not in values:
-        faults.append(
-            Fault('refs needs "using" or "where"', hint="which rows are records of a row")
-        )
-    if faults:
-        raise Faults(faults)
+        hint = "which rows are records of a row"
+        faults.append(Fault('refs needs "using" or "where"', hint=hint))
+    faults.refuse()
     return Ref(read_name(name), **values)
 
 
@@ -529,30 +461,17 @@ def refuse_unnamed(cls: type[Node], prompt: Prompt, refs: Refs) -> None:
 
 
 def with_refs(refs: Refs, values: Mapping[str, Any], step: str, origin: Position | None) -> Node:
-    """The operators to which a sem_map with `refs` is lowered.
-
-    Args:
-        refs: The records.
-        values: The arguments of the sem_map.
-        step: Name of the step.
-        origin: Its position.
-
-    Raises:
-        Fault: An argument is wrong; the path is below the sem_map.
-    """
+    """The operators to which a sem_map with `refs` and these arguments is lowered. Raises Fault."""
     source: Node = values["input"]
     prompt: PromptSet = values["prompt"]
     answers = prompt.first.returns
     rows: Node = source
     collected: dict[str, str] = {}  # the column with the records of each ref
     for ref in refs.values():
-        collected[ref.name] = _free(f"_{ref.name}", rows.schema, prompt)
-        with _naming_no_other(collected.values()):
-            try:
-                _check_ref(ref, prompt, answers, source.schema)
-                rows = _with_records(ref, rows, collected[ref.name], step, origin)
-            except Fault as fault:
-                raise fault.under("refs", ref.name) from None
+        collected[ref.name] = free(f"_{ref.name}", (*rows.schema.names, *dict(answers)))
+        with _naming_no_other(collected.values()), faults_at("refs", ref.name):
+            _check_ref(ref, prompt, answers, source.schema)
+            rows = _with_records(ref, rows, collected[ref.name], step, origin)
     numbers_of = tuple((name, ref.unknown) for name, ref in refs.items())
     rows_of = {name: (collected[name], ref.number) for name, ref in refs.items()}
     own = {"input": rows, "numbers_of": numbers_of}
@@ -592,22 +511,12 @@ def _check_ref(ref: Ref, prompt: PromptSet, answers: Answers, schema: pa.Schema)
     fresh(schema, ref.name, "refs")
 
 
-def _free(name: str, schema: pa.Schema, prompt: PromptSet) -> str:
-    taken = {*schema.names, *(answer for answer, _ in prompt.first.returns)}
-    while name.lower() in {other.lower() for other in taken}:
-        name += "_"
-    return name
-
-
 def _with_records(ref: Ref, rows: Node, column: str, step: str, origin: Position | None) -> Node:
-    """The rows with their records in `column`, and the shown parts of these in the column
-    `ref.name`.
-    """
+    """The rows with their records in `column`, and the shown parts of these as `ref.name`."""
     _check_records(ref, rows.schema)
     record = f'"{ref.name}"'
-    order = tuple(
-        Sort(parse_scalar(read_from(term.by, record)), term.descending) for term in ref.order
-    )
+    terms = ((parse_scalar(read_from(term.by, record)), term.descending) for term in ref.order)
+    order = tuple(starmap(Sort, terms))
     listed = parse_scalar(f"coalesce(list({record}) FILTER ({record} IS NOT NULL), [])")
     joined = shared_node(
         GroupJoin, step, origin, input=rows, other=ref.of, alias=ref.name, using=ref.using,
@@ -622,24 +531,18 @@ def _with_records(ref: Ref, rows: Node, column: str, step: str, origin: Position
 
 
 def _check_records(ref: Ref, left: pa.Schema) -> None:
-    """Check the arguments against the relation of the records. Raises Faults."""
     schema = ref.of.schema
-    checks: list[Callable[[], object]] = [
-        lambda: check_using(ref.using, left, schema),
-        lambda: check_sort(ref.order, schema),
-        lambda: typed(ref.shows, schema, "shows"),
-    ]
+    faults = Collected()
+    with faults.at():
+        check_using(ref.using, left, schema)
+    with faults.at():
+        check_sort(ref.order, schema)
+    with faults.at():
+        typed(ref.shows, schema, "shows")
     if ref.number:
-        column = column_scalar(ref.number)
-        checks.append(lambda: at_key("number", expect_type, column, schema, pa.int64()))
-    faults: list[Fault] = []
-    for check in checks:
-        try:
-            check()
-        except Fault as fault:
-            faults.append(fault)
-    if faults:
-        raise Faults(faults)
+        with faults.at("number"):
+            expect_type(column_scalar(ref.number), schema, pa.int64())
+    faults.refuse()
 
 
 def _over_named_rows(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from semgraph.errors import Fault, Faults, Position, among, did_you_mean
+from semgraph.errors import Collected, Fault, Faults, Position, among, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import type_of_arrow
@@ -38,19 +38,12 @@ CALL: Keys = {
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a called plan.
+    """The results of a called plan."""
 
-    Args:
-        name: The step that calls it.
-        tables: Its results.
-        pruned: The results that a parameter leaves out.
-        checked: Checks a result when it is read.
-    """
-
-    name: str
+    name: str  # the step that calls it
     tables: Mapping[str, Node]
-    pruned: Mapping[str, Pruned] = field(default_factory=dict)
-    checked: Callable[[str, Node], Node] = field(default=lambda _, node: node)
+    pruned: Mapping[str, Pruned] = field(default_factory=dict)  # those that a parameter leaves out
+    checked: Callable[[str, Node], Node] = field(default=lambda _, node: node)  # when they are read
 
     def table(self, name: str) -> Node:
         """A result by name. Raises Fault or Pruned."""
@@ -73,45 +66,24 @@ Relation: TypeAlias = Node | Results
 
 
 class _Using(Protocol):
-    """The loader of a plan whose `use` names a call."""
-
     head: Head
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """An entry of `use` that replaces the plan that a call names.
+    """An entry of `use` that replaces the plan that a call names."""
 
-    Args:
-        value: The plan's name or path, with parameters in parentheses.
-        owner: The plan with the entry in its `use`.
-        key: The step that it names.
-        path: Its path in that plan; () for an option of the run.
-    """
-
-    value: Any
-    owner: _Using
-    key: str
-    path: Trail
+    value: Any  # the other plan's name or path, with parameters in parentheses
+    owner: _Using  # the plan with the entry
+    key: str  # the step that the entry names
+    path: Trail  # of the entry in its plan; () for an option of the run
 
     def report(self, fault: Fault) -> None:
         """Report a fault, at the entry."""
-
-        def fail() -> None:
-            raise fault
-
         if self.path:
-            self.owner.head.attempt(fail, *self.path)
+            self.owner.head.report(fault, *self.path)
         else:
-            self.owner.head.attempt_option(f"--use {self.key}", fail)
-
-
-@dataclass(frozen=True)
-class Replaced:
-    """The plan that a call names and `use` replaces, and its steps."""
-
-    plan: str
-    steps: frozenset[str]
+            self.owner.head.report_option(f"--use {self.key}", fault)
 
 
 @dataclass(frozen=True)
@@ -153,13 +125,8 @@ class Fit:
 def replacing_arguments(
     choice: Choice, arguments: Mapping[str, Any], reference: Head, inner: Head
 ) -> tuple[dict[str, Any], list[str]]:
-    """The arguments of a call for a plan that replaces the reference, and why it does not fit.
-
-    Args:
-        choice: The plan, with its own parameters.
-        arguments: The arguments of the call.
-        reference: The head of the plan that the call names.
-        inner: The head of the other plan.
+    """The arguments of a call for the chosen plan, whose head is `inner`, in place of the reference,
+    and why it does not fit.
     """
     reasons: list[str] = []
     inputs = mapping(arguments.get("inputs"), "a mapping of relations")
@@ -211,11 +178,9 @@ def _lacks(name: str, wanted: Any, node: Node) -> Iterator[str]:
 def call_inputs(
     scope: Scope, inner: Head, value: Any, step: str, origin: Position | None
 ) -> dict[str, Node]:
-    """The inputs of a called plan: relations of the caller. An omitted optional input is empty, or
-    has all partitions of the store. Raises Faults or Pruned.
-    """
+    """The inputs of a called plan: relations of the caller. Raises Faults or Pruned."""
     arguments = mapping(value, "a mapping of relations")
-    faults = known_keys(arguments, inner.inputs, "the called plan")
+    faults = Collected(known_keys(arguments, inner.inputs, "the called plan"))
     relations: dict[str, Node] = {}
     for name, spec in inner.inputs.items():
         if name not in arguments:
@@ -223,15 +188,13 @@ def call_inputs(
                 faults.append(Fault(f'the call needs the input "{name}"'))
             continue
         try:
-            relation = scope.relation(arguments[name])
-            relations[name] = _fit(relation, spec, inner.windows, f"{step}/{name}", origin)
-        except Fault as fault:
-            faults.append(fault.under(name))
+            with faults.at(name):
+                relation = scope.relation(arguments[name])
+                relations[name] = _fit(relation, spec, inner.windows, f"{step}/{name}", origin)
         except Pruned:
             if not spec.optional:
                 raise
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     # an input without rows is windowed if the others are
     windowed = any(node.windowed for node in relations.values())
     for name, spec in inner.inputs.items():
@@ -249,7 +212,7 @@ def _fit(
 ) -> Node:
     """A caller's relation as an input: checked, with NULL for missing nullable columns."""
     declared, names = dict(spec.columns), node.schema.names
-    missing, faults = [], []
+    missing, faults = [], Collected()
     for column in input_schema(
         spec, windowed=windowing is not None and windowing.input == spec.name
     ):
@@ -264,6 +227,5 @@ def _fit(
         else:
             what = f'the called plan needs the column "{name}" ({kind})'
             faults.append(Fault(what, **among(name, names, "columns here")))
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return shared_node(Add, step, origin, input=node, columns=tuple(missing)) if missing else node

@@ -58,9 +58,7 @@ def is_typed_dict(kind: Any) -> bool:
 
 
 def needs_pydantic(kind: Any, around: tuple[Any, ...] = ()) -> bool:
-    """Whether only Pydantic reads a type: it has a class, limits, an alias, a key that may be left out,
-    or itself in it.
-    """
+    """Whether only Pydantic reads a type: it has a class, limits, an alias, or itself in it."""
     own = isinstance(kind, type) and (is_model(kind) or is_dataclass(kind))
     own = own or get_origin(kind) in {Annotated, NotRequired} or hasattr(kind, "__value__")
     if own or (is_typed_dict(kind) and kind.__optional_keys__) or kind in around:
@@ -198,7 +196,6 @@ class _TypeReader:
         return _TIMES.get(str(form), _JSON_TYPES[kind])
 
     def _fields(self, node: Mapping[str, Any], path: str) -> dict[str, str]:
-        """The types of the fields of an object."""
         cls, outer, kinds = node.get(_CLASS), (self._field, self._kind), dict[str, str]()
         title = getattr(cls, "__name__", node.get("title"))
         infos = getattr(cls, "__pydantic_fields__", {})

@@ -13,6 +13,7 @@ from semgraph.errors import PlanError, did_you_mean
 from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import Type
 from semgraph.frontend.build import is_type
+from semgraph.logical.node import free
 
 Frame = Any  # of `semgraph.frontend.frame`, which imports this module
 OnError = Literal["raise", "null"]
@@ -36,7 +37,7 @@ def sem_search(
         raise PlanError("sem_search needs a text as its query, and k, rerank, or both")
     found = self.filter(f"{text} IS NOT NULL")
     if k is not None:
-        own, wanted = _free(self, "text_vector"), _free(self, "query_vector")
+        own, wanted = free("text_vector", self.columns), free("query_vector", self.columns)
         found = found.embed({own: text, wanted: "'" + query.replace("'", "''") + "'"})
         found = found.add({"similarity": f"list_cosine_similarity({own}, {wanted})"})
         found = found.limit(k, order="similarity desc").sort("similarity desc")
@@ -79,7 +80,7 @@ def sem_dedup(self: Frame, column: str, threshold: float) -> Frame:
         raise PlanError("sem_dedup: threshold is a cosine below 1", hint=hint)
     rows, key = _keyed(self)
     hit, end, cluster, null = (
-        _free(rows, name) for name in ("similar", "other_end", "cluster", "no_text")
+        free(name, rows.columns) for name in ("similar", "other_end", "cluster", "no_text")
     )
     own = [column, *({self.world.graph.partition} & {*self.columns} - {column})]
     marked = rows.add({null: f"if({text} IS NULL, {_name(key)}, NULL)"})
@@ -97,7 +98,7 @@ def sem_cluster_by(self: Frame, column: str, n: int, alias: str = "cluster") -> 
     and `cluster`, whose kmeans needs `pip install "semgraph[kmeans]"`.
     """
     text, (rows, key) = _sql("sem_cluster_by", self, column), _keyed(self)
-    vector, by = _free(rows, "vector"), {"kmeans": {"k": n, "cosine": True}}
+    vector, by = free("vector", rows.columns), {"kmeans": {"k": n, "cosine": True}}
     embedded = rows.embed({vector: text})
     clusters = embedded.cluster(key=key, vector=vector, algorithm=by, alias=alias)
     return clusters.project([*self.columns, alias])
@@ -152,11 +153,8 @@ def _sql(operator: str, frame: Frame, column: str, new: str = "") -> str:
     one.
     """
     if not hasattr(frame, "made"):
-        what, hint = (
-            f"other is {type(frame).__name__}, no frame",
-            "write semgraph.table(rows, name=...)",
-        )
-        raise PlanError(f"{operator}: {what}", hint=hint)
+        what = f"{operator}: other is {type(frame).__name__}, no frame"
+        raise PlanError(what, hint="write semgraph.table(rows, name=...)")
     there = f"columns here: {', '.join(frame.columns)}"
     if new in frame.columns:
         what = f'{operator} adds "{new}", which is a column already'
@@ -176,15 +174,8 @@ def _keyed(frame: Frame) -> tuple[Frame, str]:
     """The frame with a column that identifies rows, and its name: the key, else the row's number."""
     if frame.key is not None:
         return frame, frame.key
-    name = _free(frame, "row_number")
+    name = free("row_number", frame.columns)
     return frame.add({name: "row_number() OVER ()"}), name
-
-
-def _free(frame: Frame, name: str) -> str:
-    """A name like this that no column has."""
-    while name in {column.lower() for column in frame.columns}:
-        name += "_"
-    return name
 
 
 def _answer(value: Any) -> Any:

@@ -15,25 +15,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache, wraps
+from functools import lru_cache, reduce, wraps
+from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from semgraph.errors import Fault, PlanError, Position, Problem, among, did_you_mean, nearest
 from semgraph.expr.scalar import depth
 from semgraph.folders import plan_names, plans_folder
-from semgraph.frontend.renamed import INSTEAD, new_word
+from semgraph.frontend.renamed import INSTEAD
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 20_000  # keys and values of a file
 # Endings of files of rows that are no plans.
 ROWS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 MAX_DEPTH = 100  # levels of mappings and lists
+NAME_HINT = "letters, digits and _, not starting with a digit"
 COMMA_HINT = "a text with a comma needs quotes inside { } and [ ]"
 COLON_HINT = 'write a blank behind ":", as in {id: string}; a name alone needs no colon: {id, n}'
 _NO_BLANK = re.compile(r"[A-Za-z_]\w*:")
 Trail = tuple[str | int, ...]
-Place = tuple[int, int]
+Place = tuple[int, int]  # line and column, from 1
 Stamp = tuple[int, int, int] | None
 _noticed: ContextVar[dict[Path, Stamp] | None] = ContextVar("noticed", default=None)
 
@@ -91,15 +93,11 @@ def mapping(value: Any, what: str) -> dict[str, Any]:
 def unknown_key(
     place: str, key: Any, known: Iterable[str], what: str = "", kind: str = "keys"
 ) -> Fault:
-    """The fault of an unknown key at a place of a plan, such as "windows". For a renamed key it
-    names the new word.
+    """The fault of an unknown key at a place of a plan, such as "windows".
 
-    >>> unknown_key("windows", "window", ["input", "size"]).what
-    '"window" is now "size"'
+    >>> unknown_key("windows", "window", ["input", "size"]).hint
+    'did you mean "size"?'
     """
-    new = new_word(place, key)
-    if new is not None:
-        return KeyFault(f'"{key}" is now "{new}"', key)
     fault = unknown(str(key), known, what or f"{place} has no", kind, key)
     hint = INSTEAD.get(place, {}).get(str(key), fault.hint)
     return KeyFault(fault.what, *fault.path, there=fault.there, hint=hint)
@@ -109,18 +107,6 @@ def known_keys(value: Mapping[str, Any], known: Iterable[str], what: str) -> lis
     """A fault for each unknown key."""
     listed = list(known)
     return [unknown_key(what, key, listed) for key in value if key not in listed]
-
-
-def in_new_words(place: str, data: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
-    """The mapping at a place of a plan with current words, and a fault for each renamed key.
-
-    >>> data, faults = in_new_words("limit", {"n": 1, "per": "city"})
-    >>> data, faults[0].what
-    ({'n': 1, 'by': 'city'}, '"per" is now "by"')
-    """
-    words = {key: new for key in data if (new := new_word(place, key)) and new not in data}
-    faults: list[Fault] = [KeyFault(f'"{old}" is now "{new}"', old) for old, new in words.items()]
-    return {words.get(key, key): value for key, value in data.items()}, faults
 
 
 # -- texts that a comma cut in two: {n: coalesce(a, b)} is the text "coalesce(a" and the key "b)"
@@ -154,50 +140,20 @@ def rests(data: Mapping[Any, Any]) -> set[Any]:
     return {key for i, (_, value) in enumerate(items) for key in rest_of(value, items[i + 1 :])}
 
 
-def _is_cut(data: Any, path: Sequence[str | int]) -> bool:
-    """Whether a comma cut the text at a path of plain data."""
-    if not path:
-        return False
-    around = data
-    try:
-        for key in path[:-1]:
-            around = around[key]
-        if isinstance(around, Mapping):
-            items = list(around.items())
-            at = list(around).index(path[-1])
-        else:
-            items = [(value, None) for value in around]
-            at = int(path[-1])
-        value = around[path[-1]]
-    except (LookupError, TypeError, ValueError):  # the value came from a parameter
-        return False
-    return bool(rest_of(value, items[at + 1 :]))
-
-
 # -- documents
 
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """Plain data of a YAML text, with the position of each key and value.
+    """Plain data of a YAML text, with the position of each key and value."""
 
-    Args:
-        file: The file as the user named it.
-        data: Mappings with text keys, lists, text, numbers, true, false, null. Shared between
-            loads: never changed.
-        values: Line and column (from 1) of the value at a path.
-        keys: Line and column of the key at a path.
-    """
-
-    file: str
-    data: Any
-    values: dict[Trail, Place] = field(default_factory=dict)
-    keys: dict[Trail, Place] = field(default_factory=dict)
+    file: str  # as the user named it
+    data: Any  # shared between loads: never changed
+    values: dict[Trail, Place] = field(default_factory=dict)  # the place of the value at a path
+    keys: dict[Trail, Place] = field(default_factory=dict)  # the place of the key at a path
 
     def position(self, *path: str | int, key: bool = False) -> Position:
-        """The position of a path. For a path that is not in the text (inside a parameter) it is the
-        position of the nearest parent.
-        """
+        """The position of a path, or of its nearest parent if it is inside a parameter."""
         if key and path in self.keys:
             return Position(self.file, *self.keys[path])
         while path and path not in self.values:
@@ -217,11 +173,21 @@ class Document:
         """Whether a comma cut the text at a path. List items on separate lines are no pieces of one
         text.
         """
-        if path and isinstance(path[-1], int):
-            places = [self.values.get((*path[:-1], i)) for i in (path[-1], path[-1] + 1)]
+        if not path:
+            return False
+        *above, last = path
+        if isinstance(last, int):
+            places = [self.values.get((*above, i)) for i in (last, last + 1)]
             if None in places or len({place[0] for place in places if place}) > 1:
                 return False
-        return _is_cut(self.data, path)
+        try:
+            around: Any = reduce(getitem, above, self.data)
+            listed = isinstance(around, list)
+            items = [(value, None) for value in around] if listed else list(around.items())
+            at = int(last) if listed else list(around).index(last)
+            return bool(rest_of(around[last], items[at + 1 :]))
+        except (LookupError, TypeError, ValueError, AttributeError):  # it came from a parameter
+            return False
 
 
 def walk_paths(data: Any, path: Trail = ()) -> Iterator[tuple[Trail, Any]]:
@@ -239,9 +205,7 @@ def walk_paths(data: Any, path: Trail = ()) -> Iterator[tuple[Trail, Any]]:
 
 
 def stamp(path: Path) -> Stamp:
-    """The inode, size and modification time (ns) of a file, which show changes. None: there is no
-    such file.
-    """
+    """The inode, size and modification time (ns) of a file, which show changes; None: no file."""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -250,9 +214,7 @@ def stamp(path: Path) -> Stamp:
 
 
 def notice(path: Path) -> None:
-    """Record that a file is about to be read or looked for. A missing file counts too, because it
-    may appear later and be used instead.
-    """
+    """Record that a file is about to be read or, as it may appear later, looked for."""
     files = _noticed.get()
     if files is not None:
         files.setdefault(path.absolute(), stamp(path))
@@ -326,9 +288,7 @@ _OUTSIDE = "a plan names files in its own folder and shipped plans only: copy th
 
 
 def inside(path: Path, folders: Iterable[Path]) -> bool:
-    """Whether a path, with symbolic links resolved, is in one of the folders or in the folder of
-    the shipped plans.
-    """
+    """Whether a path, with links resolved, is in one of the folders or among shipped plans."""
     try:
         real = os.path.realpath(path)
         if os.path.islink(real):  # noqa: PTH114 - a ring of links
@@ -354,15 +314,8 @@ def is_file(path: Path) -> bool:
 
 
 def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool]:
-    """The file of a plan, and whether the plan comes with semgraph.
-
-    Args:
-        ref: A path or a name, searched in the working directory, in its `plans/`, then among the
-            shipped plans.
-        folders: The folders to search first.
-
-    Raises:
-        PlanError: There is none.
+    """The file of a plan, and whether the plan comes with semgraph. A path or a name is searched in
+    the folders, the working directory, its `plans/`, then among the shipped plans. Raises PlanError.
     """
     text = str(ref).replace("\0", "�")  # no path has a NUL in it
     name = text if text.endswith((".yaml", ".yml")) else f"{text}.yaml"
@@ -384,26 +337,16 @@ def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool
 
 
 def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
-    """The file of a plan that another plan names.
-
-    Args:
-        name: A path or a name, as for `find_plan`.
-        folders: The folders to search first, including the folder of the plan that names it.
-        confined: Whether the file must be in one of these, in the working directory's `plans/`,
-            among the shipped plans or, by its bare name, in the working directory.
-
-    Raises:
-        Fault: There is none, or it is outside.
+    """The file of a plan that another plan names, as `find_plan` searches it. With `confined` it must
+    be in one of the folders, in the working directory's `plans/`, among the shipped plans or, by its
+    bare name, in the working directory. Raises Fault.
     """
     places = (*folders, Path("plans"))
     what = f'the plan "{name}"'
     path = Path(name.replace("\0", "\ufffd"))
     by_name = path.parent == Path()
-    if (
-        confined
-        and not by_name
-        and not any(inside(place / path, places) for place in (*folders, Path()))
-    ):
+    searched = (*folders, Path())
+    if confined and not by_name and not any(inside(at / path, places) for at in searched):
         require_inside(path, places, what)
     try:
         file = find_plan(name, folders)[0]
@@ -416,25 +359,15 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
 
 
 def _nowhere(text: str, folders: Sequence[Path]) -> Problem:
-    """The problem of a missing plan. For a path it lists the files in its folder, for a name the
-    plans.
-    """
-    known = sorted(
-        {
-            path.stem
-            for folder in (*folders, Path("plans"), plans_folder())
-            for path in folder.glob("*.yaml")
-        }
-        - {"graph"}
-    )
+    """The problem of a missing plan, with the files in its folder, or the names of plans."""
+    searched = (*folders, Path("plans"), plans_folder())
+    found = {path.stem for folder in searched for path in folder.glob("*.yaml")}
+    known = sorted(found - {"graph"})
     near = _in_folders(text) or did_you_mean(Path(text).stem, known)
     if "/" in text or text.endswith((".yaml", ".yml")):
         asked = Path(text)
-        beside = {
-            p.stem: str(asked.parent / p.name)
-            for folder in folders
-            for p in (folder / asked.parent).glob("*.y*ml")
-        }
+        files = (p for folder in folders for p in (folder / asked.parent).glob("*.y*ml"))
+        beside = {file.stem: str(asked.parent / file.name) for file in files}
         meant = nearest(asked.stem, sorted(beside))
         hint = f'did you mean "{beside[meant]}"?' if meant else near or _LIST
         return Problem(f"{text}: there is no such file", hint=hint)
@@ -481,11 +414,7 @@ def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Docu
 
 _TAG = "tag:yaml.org,2002:"
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOLS = {
-    word: value
-    for value in (True, False)
-    for word in (str(value), str(value).lower(), str(value).upper())
-}
+_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(
     r"[-+]?0b[01_]+|[-+]?0o?[0-7_]+|[-+]?[0-9][0-9_]*|[-+]?0x[0-9a-fA-F_]+", re.ASCII
 )
@@ -685,9 +614,7 @@ class _Reader:
 
 
 def _syntax_problem(text: str, error: Exception, file: str, first_line: int) -> Problem:
-    """The syntax problem of a text, in the words of the Python parser, which is more precise than
-    libyaml.
-    """
+    """The syntax problem of a text, in the words of the Python parser, which tells more."""
     import yaml
 
     try:
@@ -715,7 +642,6 @@ def _syntax_problem(text: str, error: Exception, file: str, first_line: int) -> 
 
 
 def _before(mark: Any) -> str:
-    """The text before a mark in its line."""
     return str(mark.buffer)[: mark.pointer].rpartition("\n")[2] if mark.buffer else ""
 
 
@@ -732,9 +658,8 @@ def _crooked(error: Any, file: str, first_line: int) -> Problem | None:
             f"column {start.column + 1}"
         )
         hint = "lines of one list or mapping start in the same column"
-        return Problem(
-            what, position=Position(file, mark.line + first_line, mark.column + 1), hint=hint
-        )
+        place = Position(file, mark.line + first_line, mark.column + 1)
+        return Problem(what, position=place, hint=hint)
     if "unexpected end of stream" in text and "quoted" in str(error.context):
         what = "a quote that is opened here is never closed"
         return Problem(what, position=Position(file, begun, start.column + 1), hint="close it")
@@ -810,15 +735,8 @@ def checks_arguments(
     function: Callable[P, R], place: str = "", beside: Iterable[str] = ()
 ) -> Callable[P, R]:
     """A function that refuses unknown arguments with a hint: the nearest argument, or the
-    replacement.
-
-    Args:
-        function: The function.
-        place: Its name in messages; default: the name of the function.
-        beside: The arguments that it takes as `**`.
-
-    Raises:
-        TypeError: A call has an unknown argument.
+    replacement. `place` is its name in messages, if that differs; `beside` are the arguments that it
+    takes as `**`. Raises TypeError.
 
     >>> @checks_arguments
     ... def limit(n, by=None): ...
@@ -845,11 +763,5 @@ def refuse_unknown(place: str, given: Iterable[str], known: Iterable[str]) -> No
     listed = list(known)
     for name in given:
         if name not in listed:
-            raise TypeError(unknown_argument(place, name, listed))
-
-
-def unknown_argument(place: str, name: str, known: Iterable[str]) -> str:
-    """The message about an unknown argument of a call."""
-    fault: Any = unknown_key(place, name, known, f"{place} has no argument", "arguments")
-    what = fault.what if fault.there else f"{place}: {fault.what}"
-    return str(Problem(what, there=fault.there, hint=fault.hint))
+            fault = unknown_key(place, name, listed, f"{place} has no argument", "arguments")
+            raise TypeError(str(Problem(fault.what, there=fault.there, hint=fault.hint)))

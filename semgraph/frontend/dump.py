@@ -31,16 +31,10 @@ from semgraph.logical.schema import Graph
 class World:
     """The environment of a fluent plan: its graph, and the folder of its prompts and called plans.
     A `Scope` for `build`, in which relations are objects.
-
-    Args:
-        graph: The graph; without labels if there is none.
-        graph_file: Its file; None if the graph is an object.
-        folder: The folder of `prompts/` and called plans.
-        functions: The user functions that expressions may call.
     """
 
-    graph: Graph
-    graph_file: Path | None
+    graph: Graph  # without labels if there is none
+    graph_file: Path | None  # None if the graph is an object
     folder: Path
     functions: Functions = field(default_factory=Functions)
     params: Mapping[str, Any] = field(default_factory=dict, init=False)
@@ -75,27 +69,17 @@ class World:
 @dataclass(frozen=True, eq=False)
 class Made:
     """The record of a relation: an operator over another relation, or a source. Compared by
-    identity.
-
-    Args:
-        keyword: The operator; "" for an input.
-        arguments: Its arguments as plain data, with relations as `Made`.
-        node: The checked node.
-        parent: The relation that the operator reads.
-        name: The name of its step; "" if the user gave none.
-        table: The rows of an input.
-        spec: The declaration of an input.
-        windows: The windowing of the input, as in `windows`, without `input`.
+    identity. Only an input has `table`, `spec` and `windows`.
     """
 
-    keyword: str
-    arguments: Any
+    keyword: str  # "" for an input
+    arguments: Any  # plain data, with relations as `Made`
     node: Node
-    parent: Made | None = None
-    name: str = ""
+    parent: Made | None = None  # the relation that the operator reads
+    name: str = ""  # of its step, if the user gave one
     table: pa.Table | None = None
     spec: InputSpec | None = None
-    windows: Mapping[str, Any] = field(default_factory=dict)
+    windows: Mapping[str, Any] = field(default_factory=dict)  # as in a plan, without `input`
 
     @property
     def refers(self) -> bool:
@@ -163,9 +147,7 @@ def errors_of(*place: str) -> Iterator[None]:
 
 
 class RecordedSteps:
-    """Recorded relations as the steps of a plan: the relations that become steps, their names and
-    their order.
-    """
+    """Recorded relations as the steps of a plan: which become steps, their names, their order."""
 
     def __init__(self, roots: Sequence[Made], labels: Mapping[str, Any]) -> None:
         made = list(walk_made(roots))
@@ -190,9 +172,7 @@ class RecordedSteps:
         self.steps = {self.names[m]: self._items(m) for m in steps}
 
     def reference(self, made: Made) -> Any:
-        """The reference to a relation in a plan: an input, a label, a result of a call, a step or a
-        round. For other relations of a loop, their operators.
-        """
+        """How a plan refers to a relation: by its name or, inside a loop, by its operators."""
         if made in self._rests and made.keyword != ROUND:
             return self._items(made)
         return self.names[made] if made in self.names else self._source(made)

@@ -40,9 +40,7 @@ SCHEMA = kinds.either(kinds.TEXT_SCHEMA, _ROWS, kinds.keys_schema(EXAMPLES))
 
 
 def plain_examples(value: Any) -> Any:
-    """Examples of Python in the notation of plans: paths as texts, rows of any kind as mappings.
-    Raises Fault.
-    """
+    """Examples of Python in the notation of plans: texts, and rows as mappings. Raises Fault."""
     if isinstance(value, Mapping):
         return {k: plain_examples(v) if k in ("file", "rows") else v for k, v in value.items()}
     if isinstance(value, (str, Path)):

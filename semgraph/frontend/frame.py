@@ -22,7 +22,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypedDict, Un
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, among, did_you_mean
+from semgraph.errors import Fault, InputError, PlanError, Problem, among, did_you_mean
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
 from semgraph.folders import plans_folder
 from semgraph.frontend import composed
@@ -741,7 +741,6 @@ def save(
 
 
 def _refuse_classes(document: Mapping[str, Any]) -> None:
-    """Refuse to write a class that validates answers. Raises PlanError."""
     values = (value for _, value in walk_paths(dict(document)))
     cls = next((value for value in values if isinstance(value, Called)), None)
     if cls is not None:
@@ -1010,8 +1009,7 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, Inp
         raise InputError(*problems)
     with errors_of("table"):
         specs, faults = read_inputs({name: types})
-        if faults:
-            raise Faults(faults)
+        faults.refuse()
     return replace(data, values=columns), specs[name]
 
 
@@ -1025,9 +1023,7 @@ def _proposed(column: str, values: list[Any]) -> str | None:
 
 
 def _kinds(values: list[Any]) -> str:
-    """The kinds of a column's values in words, each with its first row; "" if there is only one
-    kind.
-    """
+    """The kinds of a column's values in words, each with its first row; "" if there is one kind."""
     first: dict[str, int] = {}
     for row, value in enumerate(values, 1):
         if value is not None:

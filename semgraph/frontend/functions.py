@@ -31,10 +31,8 @@ class ListedFunction(NamedTuple):
 
 @dataclass(frozen=True)
 class Functions:
-    """The functions of the shipped folder and of `folders`, by name.
-
-    Raises:
-        PlanError: A folder does not exist, or a name is taken.
+    """The functions of the shipped folder and of `folders`, by name. Raises PlanError if a folder does
+    not exist, or a name is taken.
     """
 
     folders: tuple[Path, ...] = ()
@@ -84,7 +82,6 @@ class Functions:
 
 
 def _refused(name: str) -> str | None:
-    """The reason why a function cannot have a name, or None."""
     from semgraph.expr.duckdb import taken_names
 
     if not name.isidentifier() or name != name.lower() or not name.isascii():

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, Faults, PlanError, did_you_mean, each
+from semgraph.errors import Collected, Fault, PlanError, did_you_mean, each
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.types import Type, parse_type
 from semgraph.folders import graph_names, plans_folder
@@ -33,19 +33,15 @@ def _listed(value: Any) -> tuple[str, ...]:
 
 def _open(value: Any) -> frozenset[str]:
     words = _listed(value)
-    faults = [
+    Collected(
         Fault(f'"{word}" cannot be open', i, hint=" or ".join(OPEN))
         for i, word in enumerate(words)
         if word not in OPEN
-    ]
-    if faults:
-        raise Faults(faults)
+    ).refuse()
     return frozenset(words)
 
 
 def _by_name(read: Any, schema: Schema, names: Schema | None = kinds.NAMED) -> ValueKind:
-    """A mapping of names."""
-
     def each_of(name: str, value: Any) -> Any:
         if names is not None:
             kinds.read_name(name)
@@ -133,16 +129,14 @@ GRAPH: Keys = {
     "key": Key(kinds.NAME_OF, "the property that names a node or an edge: uuid"),
     "partition": Key(kinds.NAME_OF, "the property that names its partition: group_id"),
     "common": Key(_by_name(_type, kinds.TEXT.schema), "properties of all labels"),
-    "nodes": Key(_labels(kinds.or_null(kinds.keys_schema(LABEL))), "node labels"),
+    "nodes": Key(_labels({**kinds.keys_schema(LABEL), "type": ["object", "null"]}), "node labels"),
     "edges": Key(_labels(kinds.keys_schema(EDGE)), "edge types"),
     "draw": _DRAW,
 }
 
 
 def graph_file(name: str | Path, folder: Path = Path()) -> Path:
-    """The file of a graph: a path from a folder, or a shipped graph by its name, such as `graph`.
-    Raises Fault.
-    """
+    """The file of a graph: a path from a folder, or a shipped graph by name. Raises Fault."""
     path = folder / name
     if documents.is_file(path):
         return path
@@ -198,13 +192,11 @@ class _GraphReader:
                 self.faults += (fault.under(section, name) for fault in found)
         draw = self.values.get("draw", {})
         self.faults += (f.under("draw") for f in self._draw_faults(draw, self.known))
-        if self.faults:
-            raise Faults(self.faults)
+        self.faults.refuse()
         name = self.values.get("graph", "graph")
         return Graph(name, self.key, self.partition, self.labels, _draw(draw), self.draws)
 
     def _label(self, name: str, kind: str, body: Any) -> Iterator[Fault]:
-        """Read a label, and yield its faults."""
         if name in self.known:
             yield Fault(f'"{name}" is a node label already')
             return
@@ -239,7 +231,6 @@ class _GraphReader:
                 yield Fault(f'no {kind} has a property "{prop}"', key, hint=hint)
 
     def _property_faults(self, label: str, body: Any, index: Iterable[str]) -> Iterator[Fault]:
-        """The faults of property names that the label lacks."""
         known = self.known[label][1]
         for name, (_, of) in _right_in(body, "derived", _derived):
             yield from _among(of, _names_in(body, "properties"), "derived", name)

@@ -6,24 +6,34 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from semgraph.display import command
-from semgraph.errors import Fault, Faults, PlanError, Position, Problem, among, did_you_mean, each
+from semgraph.errors import (
+    Collected,
+    Fault,
+    Faults,
+    PlanError,
+    Position,
+    Problem,
+    among,
+    did_you_mean,
+    each,
+)
 from semgraph.expr.scalar import NOW, parse_scalar, reserved
 from semgraph.expr.types import Type, parse_type
 from semgraph.frontend import kinds
 from semgraph.frontend.build import shared_node
 from semgraph.frontend.document import (
+    NAME_HINT,
     Document,
     KeyFault,
     Trail,
     mapping,
     require_inside,
     unknown,
-    walk_paths,
     wrong,
 )
 from semgraph.frontend.functions import Functions
@@ -43,6 +53,7 @@ from semgraph.logical.plan import ALL, POSITION, TUNED, TURN, Choice, InputSpec,
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import NAME, Graph
 
+T = TypeVar("T")
 _UNORDERED = (pa.types.is_list, pa.types.is_struct, pa.types.is_fixed_size_list)
 
 
@@ -52,20 +63,15 @@ def _name_of_plan(value: Any) -> str:
     return value
 
 
-def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
-    """The valid declared inputs, and the problems of the other inputs. Raises Fault."""
+def read_inputs(value: Any) -> tuple[dict[str, InputSpec], Collected]:
+    """The valid declared inputs, and the faults of the other inputs. Raises Fault."""
     specs: dict[str, InputSpec] = {}
-    faults: list[Fault] = []
+    faults = Collected()
     for name, columns in mapping(value, "a mapping of inputs").items():
-        if not NAME.match(name):
-            faults.append(
-                KeyFault(f'"{name}" cannot name an input', name, hint="letters, digits and _")
-            )
-            continue
-        try:
+        with faults.at(name):
+            if not NAME.match(name):
+                raise KeyFault(f'"{name}" cannot name an input', hint="letters, digits and _")
             specs[name] = InputSpec(name, _columns(columns))
-        except Fault as fault:
-            faults += each(fault.under(name))
     return specs, faults
 
 
@@ -77,19 +83,13 @@ def read_optional(
     graph: Graph | None,
 ) -> dict[str, InputSpec]:
     """The inputs, with optional inputs marked. `optional` is a list of names, or the meaning of
-    each omitted input, `none` or `all`. Raises Faults.
-
-    Args:
-        value: The value of `optional`.
-        inputs: The valid declared inputs.
-        broken: The names of the other inputs; "" if they are unknown.
-        windowed: The windowed input.
-        graph: The plan's graph; None if its file has problems.
+    each omitted input, `none` or `all`. `broken` are inputs with problems, "" unknown ones; the graph
+    is None if its file has problems. Raises Faults.
     """
     what = "names of inputs, or {NAME: all}"
     meanings = mapping(value, what) if isinstance(value, Mapping) else {}
     names: tuple[str, ...] = kinds.read_names(list(meanings) or value or [])
-    faults: list[Fault] = []
+    faults = Collected()
     for i, name in enumerate(names):
         place, at_name = (KeyFault, name) if meanings else (Fault, i)
         if name not in inputs and name not in broken and "" not in broken:
@@ -100,8 +100,7 @@ def read_optional(
             faults.append(place(what, at_name))
     for name, meaning in meanings.items():
         faults += _meaning_faults(name, meaning, inputs.get(name), graph)
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return {
         name: replace(spec, optional=name in names, or_all=meanings.get(name) == ALL)
         for name, spec in inputs.items()
@@ -111,7 +110,6 @@ def read_optional(
 def _meaning_faults(
     name: str, meaning: Any, spec: InputSpec | None, graph: Graph | None
 ) -> Iterator[Fault]:
-    """The faults of the meaning of an omitted input."""
     if meaning not in ("none", ALL):
         what = f'an input that is not given has no rows or all partitions, not "{meaning}"'
         yield Fault(what, name, hint=f"write {name}: none, or {name}: all")
@@ -144,10 +142,7 @@ def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
 
 def _column(name: str, text: Any, others: Iterable[str]) -> Type:
     if not NAME.match(name):
-        raise KeyFault(
-            f'"{name}" cannot name a column',
-            hint="letters, digits and _, not starting with a digit",
-        )
+        raise KeyFault(f'"{name}" cannot name a column', hint=NAME_HINT)
     if reserved(name):
         raise KeyFault(f'"{name}" is the engine\'s own name', hint="choose another name")
     if any(name.lower() == other.lower() for other in others):
@@ -156,9 +151,8 @@ def _column(name: str, text: Any, others: Iterable[str]) -> Type:
         raise wrong("a type such as string", text)
     kind = parse_type(text)
     if "enum" in text and _has_enum(kind):
-        raise Fault(
-            "an enum is a model's answer; an input's column is a string", hint="write string"
-        )
+        what = "an enum is a model's answer; an input's column is a string"
+        raise Fault(what, hint="write string")
     return kind
 
 
@@ -197,26 +191,21 @@ WINDOWS: Keys = {
 
 
 def read_windows(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> Windowing | None:
-    """The windowing of an input. `partition` is the graph's, used if the plan names none. Raises
-    Faults.
-    """
+    """The windowing of an input; the partition is the graph's by default. Raises Faults."""
     if value is None:
         return None
     values, faults = kinds.read_keys(value, "windows", WINDOWS)
-    name = values.get("input")
-    if name is None or name not in inputs:
-        if name is not None:
-            faults.append(unknown(name, inputs, "no input", "inputs", "input", value=True))
-        raise Faults(faults)
-    faults += _window_faults(values, inputs[name], partition)
-    if faults:
-        raise Faults(faults)
+    name = values.get("input", "")
+    if name in inputs:
+        faults += _window_faults(values, inputs[name], partition)
+    elif name:
+        faults.append(unknown(name, inputs, "no input", "inputs", "input", value=True))
+    faults.refuse()
     order = tuple(column for column in values.get("order", ()) if column != POSITION)
     return Windowing(**{"partition": partition, **values, "order": order})
 
 
 def _window_faults(values: Mapping[str, Any], spec: InputSpec, partition: str) -> Iterator[Fault]:
-    """The faults of the columns of windows."""
     types = dict(spec.columns)
     for name in (POSITION, TURN):
         if name in types:
@@ -231,10 +220,8 @@ def _window_faults(values: Mapping[str, Any], spec: InputSpec, partition: str) -
         yield from (fault.under(key) for fault in _column_faults(key, names, spec, text=text))
     key, key_of = values.get("key", ""), values.get("key_of")
     if not key and not key_of:
-        yield Fault(
-            "windows needs key, or key_of: what names a row",
-            hint="write key: id, or key_of: [text]",
-        )
+        hint = "write key: id, or key_of: [text]"
+        yield Fault("windows needs key, or key_of: what names a row", hint=hint)
     elif key in types and types[key].nullable and not key_of:
         hint = f'write key_of, the columns that a name is made from, or make "{key}" a column that is never NULL'
         yield Fault(f'"{key}" may be NULL, and such a row would have no name', "key", hint=hint)
@@ -243,7 +230,6 @@ def _window_faults(values: Mapping[str, Any], spec: InputSpec, partition: str) -
 def _column_faults(
     key: str, names: Iterable[str], spec: InputSpec, *, text: bool
 ) -> Iterator[Fault]:
-    """The faults of the columns that a key of `windows` names."""
     types = dict(spec.columns)
     for name in names:
         if name == POSITION and key == "order":
@@ -258,9 +244,7 @@ def _column_faults(
 
 
 def input_schema(spec: InputSpec, *, windowed: bool) -> pa.Schema:
-    """The columns of an input in steps; the windowed input includes the two columns that the engine
-    adds.
-    """
+    """The columns of an input in steps; with those that the engine adds if it is windowed."""
     if not windowed or {POSITION, TURN} & set(spec.schema.names):
         return spec.schema
     return spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(TURN, pa.int64()))
@@ -289,17 +273,16 @@ def check_calls(value: Any) -> None:
     calls = kinds.all_keys(value, "calls", CALLS)
     names = calls.get("where", {})
     formula = at_key("formula", partial(parse_scalar, params=None), calls["formula"])
-    faults = [
+    faults = Collected(
         Fault(f'"{name}" is not defined in where', "formula", hint=did_you_mean(name, names))
         for name in sorted(formula.roots - set(names))
-    ]
+    )
     faults += [
         KeyFault(f'the formula has no "{name}"', "where", name)
         for name in names
         if name not in formula.roots
     ]
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
 
 
 # The keys of a preset.
@@ -372,29 +355,17 @@ NO_GRAPH = Graph("", "uuid", "group_id", {})
 
 @dataclass
 class LoadState:
-    """The state that one load and the plans it calls share.
+    """The state that one load and the plans it calls share."""
 
-    Args:
-        folders: The folders in which plans are searched first.
-        functions: The user functions that expressions may call.
-        problems: All problems so far.
-        open: The plans being read, outermost first.
-        graphs: Graph files read so far; None for a file with problems.
-        operators: The number of operators built.
-        parameter_items: The number of list items that parameters add to expressions.
-        prompts: The user's files in the place of prompts, by name.
-        named_prompts: The names of the prompts that are read.
-    """
-
-    folders: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()  # in which plans are searched first
     functions: Functions = field(default_factory=Functions)
     problems: list[Problem] = field(default_factory=list)
-    open: tuple[Path, ...] = ()
-    graphs: dict[Path, Graph | None] = field(default_factory=dict)
+    open: tuple[Path, ...] = ()  # the plans being read, outermost first
+    graphs: dict[Path, Graph | None] = field(default_factory=dict)  # None: it has problems
     operators: int = 0
-    parameter_items: int = 0
-    prompts: Mapping[str, Path] = field(default_factory=dict)
-    named_prompts: set[str] = field(default_factory=set)
+    parameter_items: int = 0  # items that lists of parameters add to expressions
+    prompts: Mapping[str, Path] = field(default_factory=dict)  # files in the place of prompts
+    named_prompts: set[str] = field(default_factory=set)  # those that were read
     _too_many: Problem | None = None
 
     def count(self, origin: Position, parameter_items: int = 0) -> None:
@@ -418,33 +389,21 @@ class LoadState:
 
 @dataclass
 class Head:
-    """The head of one plan. It is read part by part: a part that fails adds problems, and reading
-    continues.
-
-    Args:
-        state: The shared state of the load.
-        document: The plan as plain data with positions.
-        folder: The folder of its graph file, prompts and called plans.
-        prefix: The prefix of the names of its steps: the calling step's name and "/".
-        confined: Whether the files that it names must be in its folder; False if Python code names
-            them.
-        use: Choices by step, each with its path in the plan; later ones override earlier ones.
-        unknown_graph: Whether the graph file has problems.
-        unknown_inputs: Inputs with problems. If it contains "", any unknown name may be one.
-    """
+    """The head of one plan. A part that fails adds problems, and reading continues."""
 
     state: LoadState
     document: Document
-    folder: Path
-    prefix: str = ""
-    confined: bool = True
+    folder: Path  # of its graph file, prompts and called plans
+    prefix: str = ""  # of the names of its steps: the calling step's name and "/"
+    confined: bool = True  # whether the files that it names must be in its folder
     data: dict[str, Any] = field(default_factory=dict)
     params: dict[str, Any] = field(default_factory=dict)
+    # choices by step, each with its path in the plan; later ones override earlier ones
     use: list[tuple[str, Any, Trail]] = field(default_factory=list)
     graph: Graph = NO_GRAPH
-    unknown_graph: bool = False
+    unknown_graph: bool = False  # whether the graph file has problems
     inputs: dict[str, InputSpec] = field(default_factory=dict)
-    unknown_inputs: set[str] = field(default_factory=set)
+    unknown_inputs: set[str] = field(default_factory=set)  # with problems; "": any unknown name
     windows: Windowing | None = None
 
     def __post_init__(self) -> None:
@@ -452,21 +411,19 @@ class Head:
             self.data = dict(self.document.data)
         self.expansion = Expansion(self.params)
 
-    def attempt(self, action: Callable[[], Any], *path: str | int, step: str | None = None) -> bool:
-        """Run an action, and report its faults at their positions below `path`. Returns whether it
-        succeeded.
-        """
+    def attempt(
+        self, action: Callable[[], T], *path: str | int, step: str | None = None
+    ) -> T | None:
+        """The value of an action; None after faults, which are reported below `path`."""
         try:
-            action()
+            return action()
         except Fault as fault:
             self.report(fault, *path, step=step)
         except PlanError as error:
             self.report_all(error)
         except Pruned as pruned:
             self.report(pruned.fault, *path, step=step)
-        else:
-            return True
-        return False
+        return None
 
     def report(self, fault: Fault, *path: str | int, step: str | None = None) -> None:
         """Report faults at their positions below `path`."""
@@ -484,16 +441,18 @@ class Head:
         try:
             action()
         except Fault as fault:
-            self.state.problems += [
-                Problem(f"{option}: {part.what}", there=part.there, hint=part.hint)
-                for part in each(fault)
-            ]
+            self.report_option(option, fault)
+
+    def report_option(self, option: str, fault: Fault) -> None:
+        """Report faults of an option of a run."""
+        self.state.problems += [
+            Problem(f"{option}: {part.what}", there=part.there, hint=part.hint)
+            for part in each(fault)
+        ]
 
 
 class Expansion:
-    """Replaces texts that are a whole parameter by its value, and records the path of each part of
-    a plan.
-    """
+    """Replaces texts that are a whole parameter, and records the path of each part of a plan."""
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.params = params
@@ -619,10 +578,6 @@ def _settle_choice(head: Head, place: int) -> None:
 
 def _set_parameters(head: Head, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     """Set the parameters of `--set`. Raises Fault for unknown ones and for values of a wrong kind."""
-    for name, value in params.items():
-        if name not in declared and (choice := _plan_for(head, value)):
-            fault = unknown_parameter(name, declared, name)
-            raise Fault(fault.what, name, there=fault.there, hint=f"use --use {choice}")
     values = parameter_values(declared, head.params, params)
     check_kinds(head.data, params)
     head.params.update(values)
@@ -632,11 +587,8 @@ _KINDS = {bool: "true or false", int: "a number", float: "a number", list: "a li
 
 
 def check_kinds(data: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-    """Refuse values of a wrong kind for parameters that a plan declares. Raises Fault.
-
-    Args:
-        data: The plan. Values that one of its presets has are accepted.
-        params: The values by name.
+    """Refuse values of a wrong kind for parameters that a plan declares, except values that one of
+    its presets has. Raises Fault.
     """
     declared = data.get("params") or {}
     presets = [
@@ -649,25 +601,10 @@ def check_kinds(data: Mapping[str, Any], params: Mapping[str, Any]) -> None:
         kind = next((k for t, k in _KINDS.items() if isinstance(declared[name], t)), "")
         fits = kind == next((k for t, k in _KINDS.items() if isinstance(value, t)), "another")
         if kind and not known and not fits and value is not None:
-            raise Fault(
-                f'parameter "{name}" takes {kind}, not {value!r}',
-                name,
-                hint=f"its default is {declared[name]!r}",
-            )
+            hint = f"its default is {declared[name]!r}"
+            raise Fault(f'parameter "{name}" takes {kind}, not {value!r}', name, hint=hint)
         if isinstance(value, (int, float)) and not -_LARGEST <= value < _LARGEST:
             raise Fault(f'parameter "{name}" takes a number of 64 bits, not {value!r}', name)
-
-
-def _plan_for(head: Head, value: Any) -> str | None:
-    """The entry `step=plan` that a parameter's value suggests: for `extract=combined`, the plan
-    read_combined instead of read_separate.
-    """
-    for path, plan in walk_paths(head.data.get("steps")):
-        if path[-2:] == ("call", "plan") and isinstance(plan, str):
-            other = f"{plan.rpartition('_')[0]}_{value}"
-            if other != plan and (head.folder / f"{other}.yaml").is_file():
-                return f"{path[0]}={other}"
-    return None
 
 
 def _no_preset(preset: str, presets: Mapping[str, Any]) -> None:
@@ -704,9 +641,8 @@ def _graph(head: Head) -> None:
 def _inputs(head: Head) -> None:
     head.unknown_inputs = {""}
     head.inputs, faults = read_inputs(head.data.get("inputs"))
-    head.unknown_inputs = {str(fault.path[0]) for fault in faults}
-    if faults:
-        raise Faults(faults)
+    head.unknown_inputs = {str(part.path[0]) for fault in faults for part in each(fault)}
+    faults.refuse()
 
 
 def _optional(head: Head) -> None:
@@ -718,7 +654,7 @@ def _optional(head: Head) -> None:
 
 def _cut_input(head: Head) -> str:
     """The windowed input, even if the rest of the section has problems."""
-    windows = head.data.get("windows", head.data.get("order"))
+    windows = head.data.get("windows")
     return str(windows.get("input")) if isinstance(windows, Mapping) else ""
 
 
@@ -748,21 +684,13 @@ def own_inputs(head: Head) -> dict[str, Node]:
 
 def defaults(declared: Mapping[str, Any]) -> list[Fault]:
     """The faults of the names of declared parameters."""
-    return [
-        KeyFault(
-            f'"{name}" cannot name a parameter',
-            name,
-            hint="letters, digits and _; $now is the window's time",
-        )
-        for name in declared
-        if not NAME.match(name) or name == NOW
-    ]
+    hint = "letters, digits and _; $now is the window's time"
+    odd = (name for name in declared if not NAME.match(name) or name == NOW)
+    return [KeyFault(f'"{name}" cannot name a parameter', name, hint=hint) for name in odd]
 
 
 def parameter_values(declared: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of parameters: defaults, then each of the changes in turn. Raises Fault for an
-    undeclared parameter.
-    """
+    """The values of parameters: defaults, then each of the changes in turn. Raises Fault."""
     values = dict(declared)
     for change in changes:
         for name, value in change.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import getdoc
 from typing import Any
 
@@ -34,29 +35,17 @@ def plan_schema() -> Schema:
     return {**_of_file("semgraph plan", PLAN), "$defs": _definitions()}
 
 
-def graph_schema() -> Schema:
-    """The schema of a graph file. `semgraph plans schema --of graph` prints it."""
-    return _of_file("semgraph graph", GRAPH)
-
-
-def prompt_schema() -> Schema:
-    """The schema of the front matter of a prompt file. `semgraph plans schema --of prompt` prints
-    it.
-    """
-    return _of_file("front matter of a semgraph prompt", FRONT)
-
-
-# The schema of each kind of file.
-SCHEMAS: dict[str, Callable[[], Schema]] = {
-    "plan": plan_schema,
-    "graph": graph_schema,
-    "prompt": prompt_schema,
-}
-
-
 def _of_file(title: str, keys: Keys) -> Schema:
     draft = "https://json-schema.org/draft/2020-12/schema"
     return {"$schema": draft, "title": title, **kinds.keys_schema(keys)}
+
+
+# The schema of each kind of file, as `semgraph plans schema --of KIND` prints it.
+SCHEMAS: dict[str, Callable[[], Schema]] = {
+    "plan": plan_schema,
+    "graph": partial(_of_file, "semgraph graph", GRAPH),
+    "prompt": partial(_of_file, "front matter of a semgraph prompt", FRONT),
+}
 
 
 def _definitions() -> Schema:
@@ -76,17 +65,12 @@ def _definitions() -> Schema:
 
 
 def _write() -> Schema:
-    schema_write = {
-        "description": "Make what the graph needs of the store and the store lacks.",
-        **kinds.keys_schema(SCHEMA_WRITE),
-    }
-    writes = {
-        **{
-            cls.keyword: {"description": getdoc(cls) or "", **_object(cls, {"from": RELATION})}
-            for cls in SINKS
-        },
-        "schema": schema_write,
-    }
+    writes: Schema = {}
+    for cls in SINKS:
+        described = {"description": getdoc(cls) or ""}
+        writes[cls.keyword] = described | _object(cls, {"from": RELATION})
+    doc = "Make what the graph needs of the store and the store lacks."
+    writes["schema"] = {"description": doc, **kinds.keys_schema(SCHEMA_WRITE)}
     return {
         **kinds.closed({"if": CONDITION, **writes}),
         "oneOf": [{"required": [keyword]} for keyword in writes],
@@ -113,7 +97,6 @@ def _sources() -> Schema:
 
 
 def _arguments(cls: type[Node]) -> Schema:
-    """The schema of the value after an operator's keyword."""
     keys = plan_keys(cls)
     described = {"description": getdoc(cls) or ""}
     if cls.sole and len(keys) == 1:

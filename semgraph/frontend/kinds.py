@@ -10,11 +10,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from semgraph.errors import Fault, Faults, did_you_mean, each, faults_at
+from semgraph.errors import Collected, Fault, Faults, did_you_mean, faults_at
 from semgraph.expr.duckdb import always, constant
 from semgraph.expr.own_functions import FunctionsByName
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
-from semgraph.frontend.document import kind_of, known_keys, mapping, rest_of, rests, unknown, wrong
+from semgraph.frontend.document import (
+    NAME_HINT,
+    kind_of,
+    known_keys,
+    mapping,
+    rest_of,
+    rests,
+    unknown,
+    wrong,
+)
 from semgraph.logical.graph import Pattern, parse_pattern
 from semgraph.logical.node import Columns, Node, Sort, Using, column_scalar
 from semgraph.logical.plan import Choice
@@ -29,26 +38,15 @@ PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
 @dataclass(frozen=True)
 class ValueKind:
-    """A kind of values.
+    """A kind of values: how plain data is read, and its JSON Schema."""
 
-    Args:
-        read: Converts plain data, with the scope of its names. Raises Fault.
-        schema: The JSON Schema of the plain data.
-    """
-
-    read: Callable[[Any, Any], Any]
+    read: Callable[[Any, Any], Any]  # from the data and the scope of its names; raises Fault
     schema: Schema
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a mapping.
-
-    Args:
-        kind: The kind of its value.
-        doc: Its description.
-        required: Whether it is required.
-    """
+    """A key of a mapping."""
 
     kind: ValueKind
     doc: str = ""
@@ -60,36 +58,26 @@ Keys = Mapping[str, Key]
 
 def read_keys(
     value: Any, what: str, keys: Keys, scope: Any = None
-) -> tuple[dict[str, Any], list[Fault]]:
-    """The values of a mapping by key, without omitted and null values, and all faults. Raises Fault
-    if the value is no mapping.
-
-    Args:
-        value: The mapping.
-        what: Its name in messages.
-        keys: Its keys.
-        scope: The meaning of names.
+) -> tuple[dict[str, Any], Collected]:
+    """The values of a mapping by key, without omitted and null values, and all faults. `what` is its
+    name in messages. Raises Fault if the value is no mapping.
     """
     data = mapping(value, f"{what}: {{{', '.join(keys)}}}")
-    faults = known_keys(data, keys, what)
+    faults = Collected(known_keys(data, keys, what))
     values: dict[str, Any] = {}
     for name, key in keys.items():
-        if data.get(name) is None:
-            if key.required:
-                faults.append(Fault(f"{what} needs {name}: {key.doc}"))
-            continue
-        try:
-            values[name] = key.kind.read(data[name], scope)
-        except Fault as fault:
-            faults.append(fault.under(name))
+        if data.get(name) is not None:
+            with faults.at(name):
+                values[name] = key.kind.read(data[name], scope)
+        elif key.required:
+            faults.append(Fault(f"{what} needs {name}: {key.doc}"))
     return values, faults
 
 
 def all_keys(value: Any, what: str, keys: Keys, scope: Any = None) -> dict[str, Any]:
     """The values of `read_keys`. Raises Faults with all faults."""
     values, faults = read_keys(value, what, keys, scope)
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return values
 
 
@@ -97,32 +85,26 @@ def each_item(value: Any, read: Callable[[Any], Any]) -> list[Any]:
     """The converted items of a list, or of a single value. Raises Faults."""
     if not isinstance(value, (list, tuple)):
         return [read(value)]
-    items, faults, skipped = [], list[Fault](), 0
+    items, faults, skipped = [], Collected(), 0
     for i, item in enumerate(value):
         if skipped:  # a piece of the previous item, which a comma cut
             skipped -= 1
             continue
         skipped = len(rest_of(item, [(more, None) for more in value[i + 1 :]]))
-        try:
+        with faults.at(i):
             items.append(read(item))
-        except Fault as fault:
-            faults += each(fault.under(i))
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return items
 
 
 def each_value(values: Mapping[str, Any], read: Callable[[str, Any], Any]) -> dict[str, Any]:
     """The converted values of a mapping, by name. Raises Faults."""
     found: dict[str, Any] = {}
-    faults: list[Fault] = []
+    faults = Collected()
     for name, value in values.items():
-        try:
+        with faults.at(name):
             found[name] = read(name, value)
-        except Fault as fault:
-            faults.append(fault.under(name))
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return found
 
 
@@ -154,11 +136,6 @@ def either(*schemas: Schema) -> Schema:
     for schema in schemas:
         flat += schema["anyOf"] if set(schema) == {"anyOf"} else [schema]
     return {"anyOf": flat}
-
-
-def or_null(schema: Schema) -> Schema:
-    """The schema, or null."""
-    return {**schema, "type": [schema["type"], "null"]}
 
 
 def by_name(values: Schema, names: Schema | None = None) -> Schema:
@@ -215,10 +192,8 @@ def read_name(value: Any) -> str:
     if not isinstance(value, str):
         raise wrong("a name", value)
     if not NAME.match(value):
-        hint = "letters, digits and _, not starting with a digit"
-        raise Fault(
-            f'"{value}" is no name', hint="a name, not an expression" if "(" in value else hint
-        )
+        hint = "a name, not an expression" if "(" in value else NAME_HINT
+        raise Fault(f'"{value}" is no name', hint=hint)
     if reserved(value):
         raise Fault(f'"{value}" is the engine\'s own name', hint="choose another name")
     return value
@@ -321,9 +296,7 @@ class Scope(Protocol):
         """Refuse a name that is already used. Raises Fault."""
 
     def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
-        """The body of a loop over `source`, in which the last round is called `name`, and the
-        number of loops around it. Raises Fault.
-        """
+        """The body of a loop over `source`, and the number of loops around it. Raises Fault."""
 
     def prompt(self, value: Any, answers: Any, examples: Any) -> PromptSet:
         """The prompts that a value names; `answers` are the types of an inline prompt, `examples`
@@ -339,9 +312,7 @@ class Reported(Faults):
 
 
 class Pruned(Exception):
-    """A relation was pruned by its `if`, but is read. Holds the names of the steps, each with the
-    values of its parameters.
-    """
+    """A relation was pruned by its `if`, but is read: the steps with their parameters' values."""
 
     def __init__(self, *steps: tuple[str, str]) -> None:
         super().__init__(", ".join(name for name, _ in steps))
@@ -453,11 +424,9 @@ def read_algorithm(value: Any) -> str:
 
 def read_scalar(value: Any, scope: Scope) -> Scalar:
     """An SQL expression, or a list of conditions that must all hold."""
-    return (
-        _all_of(value, scope)
-        if isinstance(value, list) and value
-        else read_expression(value, scope)
-    )
+    if isinstance(value, list) and value:
+        return _all_of(value, scope)
+    return read_expression(value, scope)
 
 
 def read_expression(value: Any, scope: Scope) -> Scalar:
@@ -481,17 +450,13 @@ def _all_of(values: list[Any], scope: Scope) -> Scalar:
     conditions = each_item(values, condition)
     needed = [part for part in conditions if not always(part)]
     if len(needed) >= MOST_DEEP:
-        raise Fault(
-            f"at most {MOST_DEEP - 1} conditions, not {len(needed)}",
-            hint="use a join, or several filters",
-        )
+        what = f"at most {MOST_DEEP - 1} conditions, not {len(needed)}"
+        raise Fault(what, hint="use a join, or several filters")
     return conjunction(needed) if len(needed) > 1 else (needed or conditions)[0]
 
 
 def read_columns(value: Any, scope: Scope) -> Columns:
-    """`{name: expression}`, a list of names, or one name. Without expression it is the column of
-    that name.
-    """
+    """`{name: expression}`, a list of names, or one name, which is the column of that name."""
     if not isinstance(value, Mapping):
         return tuple((name, column_scalar(name)) for name in read_names(value))
 
@@ -538,16 +503,14 @@ def read_relations(value: Any, scope: Scope, *, all_of: bool = False) -> tuple[N
         raise wrong("a list of relations", value)
     relations: list[Node] = []
     pruned: list[tuple[str, str]] = []
-    faults: list[Fault] = []
+    faults = Collected()
     for i, item in enumerate(value):
         try:
-            relations.append(scope.relation(item))
-        except Fault as fault:
-            faults.append(fault.under(i))
+            with faults.at(i):
+                relations.append(scope.relation(item))
         except Pruned as error:
             pruned += error.steps
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     if pruned and (all_of or not relations):
         raise Pruned(*pruned)
     return tuple(relations)
@@ -567,9 +530,7 @@ def read_label(value: Any, scope: Scope) -> str:
 
 
 def read_pattern(value: Any, scope: Scope) -> Pattern:
-    """A path in openCypher's notation. A parameter in it, or a parameter minus a number, stands for
-    an integer.
-    """
+    """A path in openCypher's notation. A parameter, or one minus a number, is an integer."""
     if not isinstance(value, str):
         raise wrong('a pattern such as "(a:Label {uuid: uuid})-[r:TYPE]-(b:Label)"', value)
     _graph_of(scope, "a pattern reads a graph, and this plan names none")
@@ -583,9 +544,7 @@ def read_pattern(value: Any, scope: Scope) -> Pattern:
 
 
 def read_prompt(value: Any, scope: Scope, returns: Any, role: Any, examples: Any) -> PromptSet:
-    """A prompt file, an inline question, or one of several by a column; for the model of `role`, if
-    set, with `examples`, if any.
-    """
+    """A prompt file, an inline question, or one of several by a column."""
     name = "" if role is None else at_key("role", read_name, role)
     prompts = scope.prompt(value, returns, examples)
     return prompts.of_role(name) if name else prompts
@@ -596,8 +555,7 @@ def read_check(value: Any, scope: Scope) -> Check:
     values, faults = read_keys(value, "check", CHECK, scope)
     if values.get("retries", 0) > _MOST_RETRIES:
         faults.append(Fault(f"at most {_MOST_RETRIES} retries, not {values['retries']}", "retries"))
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return Check(**values)
 
 
@@ -661,9 +619,7 @@ def _method(value: Any, scope: Scope) -> SearchMethod:
 
 
 def read_partition(value: Any) -> dict[str, Any]:
-    """The partitions to read: the partitions in a column, `all`, or [column, all], which reads all
-    partitions if the column is NULL.
-    """
+    """The partitions to read: those in a column, `all`, or [column, all]: all where it is NULL."""
     parts = value if isinstance(value, list) else [value]
     if len(parts) == 2 and parts[1] == "all" and parts[0] != "all":
         return {"partition": read_name(parts[0]), "or_all": True}

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from semgraph.display import command
-from semgraph.errors import Fault, Faults, PlanError, Position, Problem, among, each
+from semgraph.errors import Collected, Fault, Faults, PlanError, Position, Problem, among, each
 from semgraph.expr.functions import canonical_json
 from semgraph.frontend import kinds
 from semgraph.frontend.build import (
@@ -31,13 +31,13 @@ from semgraph.frontend.calls import (
     CALL,
     Fit,
     Relation,
-    Replaced,
     Replacement,
     Results,
     call_inputs,
     replacing_arguments,
 )
 from semgraph.frontend.document import (
+    NAME_HINT,
     Document,
     KeyFault,
     Trail,
@@ -78,7 +78,7 @@ from semgraph.frontend.kinds import (
 )
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.rows import row_faults
-from semgraph.frontend.warnings import warnings
+from semgraph.frontend.warnings import place_of, warnings
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Round
@@ -113,6 +113,15 @@ STEP: Keys = {
 SCHEMA_WRITE: Keys = {"drop": Key(kinds.FLAG, "first drop existing indexes of these names")}
 
 
+class _CallAt(NamedTuple):
+    """A call of a plan, and its place; the scope is that of its inputs."""
+
+    arguments: Mapping[str, Any]
+    step: str
+    origin: Position | None
+    scope: Scope
+
+
 class Loader:
     """Loads the body of one plan: steps, writes, results and choices. A `Scope` for `build`.
 
@@ -122,12 +131,11 @@ class Loader:
     def __init__(self, head: Head, caller: Loader | None = None) -> None:
         self.head = head
         self.caller = caller
-        self.replaced: dict[str, Replaced] = {}
+        self.replaced: dict[str, list[str]] = {}  # by call, the steps of the plan that it names
         self.params = head.params
         state = head.state
-        self.prompts = Prompts(
-            head.folder, head.params, head.confined, state.prompts, state.named_prompts
-        )
+        own = head.folder, head.params, head.confined
+        self.prompts = Prompts(*own, state.prompts, state.named_prompts)
         self.inputs: Mapping[str, Node] = {}
         self.raw: dict[str, Any] = {}
         self.built: dict[str, Relation | Pruned | Reported] = {}
@@ -152,8 +160,10 @@ class Loader:
         self.inputs = inputs
         self.has_lists = any(isinstance(value, list) for value in self.params.values())
         read_steps = partial(mapping, head.data.get("steps"), "a mapping of steps")
-        if not head.attempt(lambda: self.raw.update(read_steps()), "steps"):
+        steps_read = head.attempt(read_steps, "steps")
+        if steps_read is None:
             head.unknown_inputs.add("")
+        self.raw = steps_read or {}
         for name in self.raw:
             head.attempt(partial(self._check_step_name, name), "steps", name, step=name)
         for name in self.raw:
@@ -221,9 +231,7 @@ class Loader:
                 raise Fault(f'"{name}" is {kind} already', hint="choose another name")
 
     def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
-        """The body of a loop over `source`, in which the last round is called `name`, and the
-        number of loops around it. Raises Fault or Pruned.
-        """
+        """The body of a loop, and the number of loops around it. Raises Fault or Pruned."""
         if not isinstance(value, list):
             raise wrong("a list of operators", value, f"write [{{from: {name}}}, ...]")
         depth, outer = self.depth, self._rounds
@@ -252,19 +260,14 @@ class Loader:
             raise Reported from None
 
     def _find(self, value: Any) -> Relation:
-        """A relation, or the results of a call. Raises Fault or Pruned."""
         if isinstance(value, list):
             return self._pipeline(value, self.head.expansion.place(value))
         if not isinstance(value, str):
             hint = None
             if isinstance(value, Mapping) and len(value) == 1:
-                ((keyword, name),) = value.items()
-                plain = keyword == "from" and isinstance(name, str)
-                hint = (
-                    f"write {name}"
-                    if plain
-                    else "a relation of operators is a list: [{from: STEP}, ...]"
-                )
+                hint = "a relation of operators is a list: [{from: STEP}, ...]"
+                if isinstance(named := value.get("from"), str):
+                    hint = f"write {named}"
             raise wrong("the name of a relation, or a list of operators", value, hint)
         if value in (given := {**self.inputs, **self._rounds}):
             return given[value]
@@ -281,21 +284,20 @@ class Loader:
             raise Reported
         if value in self.graph.labels:
             return self._scan(value, None)
-        if any(_is_loop(part, value) for _, part in walk_paths(self.raw)):
+        parts = walk_paths(self.raw)
+        if any(path[-2:] == ("iterate", "as") and name == value for path, name in parts):
             raise Fault(f'"{value}" stands for the last round, inside do only')
         known = [*self._rounds, *self.inputs, *self.raw, *self.graph.labels]
         raise unknown(value, known, "no relation", "relations here", value=True)
 
     def _scan(self, value: Any, origin: Position | None) -> Node:
-        """The stored rows of a label. Raises Fault."""
         return build(Scan, value, self, step=self._step, origin=origin)
 
     # -- steps
 
     def _check_step_name(self, name: str) -> None:
         if not NAME.match(name):
-            hint = "letters, digits and _, not starting with a digit"
-            raise KeyFault(f'"{name}" cannot name a step', hint=hint)
+            raise KeyFault(f'"{name}" cannot name a step', hint=NAME_HINT)
         if name in self.inputs:
             raise KeyFault(f'"{name}" is an input already', hint="give the step another name")
         if name in self.head.graph.labels:
@@ -316,16 +318,12 @@ class Loader:
             self._open.append(name)
             rounds, self._rounds = self._rounds, {}  # a step does not depend on its reader
             with self._naming(name, reported=True):
-                self.built[name] = self._load_step(name)
+                load = partial(self._if_holds, self.raw[name], ("steps", name))
+                loaded = self.head.attempt(load, "steps", name, step=self.head.prefix + name)
+                self.built[name] = Reported() if loaded is None else loaded
             self._rounds = rounds
             self._open.pop()
         return self.built[name]
-
-    def _load_step(self, name: str) -> Relation | Pruned | Reported:
-        loaded: list[Relation | Pruned] = []
-        load = lambda: loaded.append(self._if_holds(self.raw[name], ("steps", name)))  # noqa: E731
-        self.head.attempt(load, "steps", name, step=self.head.prefix + name)
-        return loaded[0] if loaded else Reported()
 
     def _if_holds(self, value: Any, path: Trail) -> Relation | Pruned:
         """The relation of a step's text, or Pruned if its `if` does not hold."""
@@ -394,7 +392,6 @@ class Loader:
         return self._node(OPERATOR_WORDS[keyword], value, relation, origin)
 
     def _node(self, cls: type[Node], value: Any, source: Node | None, origin: Position) -> Node:
-        """A node. Raises Faults."""
         try:
             return build(cls, value, self, source=source, step=self._step, origin=origin)
         except Fault as fault:
@@ -503,18 +500,14 @@ class Loader:
         for inner in self.called:
             yield from inner.plans_called()
 
-    def all_replaced(self) -> Iterator[tuple[str, Replaced]]:
-        """The calls with replaced plans, and the steps of these plans; inside called plans named
-        `caller/inner`.
-        """
-        for step, replaced in self.replaced.items():
-            names = frozenset(name.removeprefix(self.head.prefix) for name in replaced.steps)
-            yield step, replace(replaced, steps=names)
+    def all_replaced(self) -> Iterator[tuple[str, list[str]]]:
+        """The calls with replaced plans, and the steps of these; inside calls `caller/inner`."""
+        for step, names in self.replaced.items():
+            yield step, [name.removeprefix(self.head.prefix) for name in names]
         for inner in self.called:
             within = inner.head.prefix.removeprefix(self.head.prefix)
-            for step, replaced in inner.all_replaced():
-                names = frozenset(within + name for name in replaced.steps)
-                yield within + step, replace(replaced, steps=names)
+            for step, names in inner.all_replaced():
+                yield within + step, [within + name for name in names]
 
     def _choose(
         self,
@@ -538,7 +531,7 @@ class Loader:
                 raise Fault(what, hint="write OUTER/INNER")
             return
         if not steps:
-            if not option and any(match_steps(name, each.steps) for each in replaced.values()):
+            if not option and any(match_steps(name, own) for own in replaced.values()):
                 return  # a step of the plan that was replaced
             last = {step: chosen for step, chosen, _ in self.head.use}
             if not option and any(
@@ -557,14 +550,16 @@ class Loader:
             nodes = list(walk(*(known[prefix + step] for step in steps)))
             raise _nothing_to_choose(steps[0], [n for n in nodes if n.step == prefix + steps[0]])
         for step in chosen:
-            _refuse_both(step, [n for n in walk(known[prefix + step]) if n.step == prefix + step])
+            own = (n for n in walk(known[prefix + step]) if n.step == prefix + step)
+            words = dict.fromkeys(node.keyword for node in own if node.swappable)
+            if Cluster.keyword in words and len(words) > 1:
+                what = f'step "{step}" has {" and ".join(words)}, and use means one'
+                raise Fault(what, hint=f"put {Cluster.keyword} in a step of its own")
         for step in chosen:
             self.choices[prefix + step] = choice.over(self.choices.get(prefix + step))
 
     def has_pruned(self, name: str) -> bool:
-        """Whether a step of that name was left out, here or, for the last part of a name, inside a
-        call.
-        """
+        """Whether a step of that name, or inside a call of its last part, was left out."""
         inner_name = name.rsplit("/", 1)[-1]
         return name in self.built or any(inner.has_pruned(inner_name) for inner in self.called)
 
@@ -578,30 +573,22 @@ class Loader:
 
         Its inputs are relations of the caller with at least the declared columns and types. A
         missing nullable column is added as NULL; further columns pass through. Its `windows` have
-        no effect, because the caller's windows apply.
-
-        Raises:
-            Fault: The call has faults.
+        no effect, because the caller's windows apply. Raises Fault.
         """
-        arguments = self._call_arguments(value)
-        path = at_key("plan", self._called_file, arguments["plan"])
-        self.calls[step] = PlanCall(arguments["plan"])
+        call = _CallAt(self._call_arguments(value), step, origin, scope or self)
+        path = at_key("plan", self._called_file, call.arguments["plan"])
+        self.calls[step] = PlanCall(call.arguments["plan"])
         replacement = self.replacement(step)
-        if replacement is None:
-            inner = self._called(path, arguments, step, origin, scope)
-            return self._results(inner, step)
         state = self.head.state
         counts = state.operators, state.parameter_items
-        reference = self._called(path, arguments, step, origin, scope)
-        if reference.broken:
+        reference = self._called(path, call)
+        if replacement is None or reference.broken:
             return self._results(reference, step)
         state.operators, state.parameter_items = counts
-        return self._replacing(replacement, reference, arguments, step, origin, scope)
+        return self._replacing(replacement, reference, call)
 
     def _call_arguments(self, value: Any) -> dict[str, Any]:
-        """The arguments of a call. A list of names means relations and parameters with the same
-        names. Raises Faults.
-        """
+        """The arguments of a call; a list of names means those of the caller. Raises Faults."""
         arguments = kinds.all_keys(value, "call", CALL)
         if isinstance(inputs := arguments.get("inputs"), list):
             arguments["inputs"] = {
@@ -614,25 +601,18 @@ class Loader:
             arguments["params"] = {name: self.params[name] for name in params}
         return arguments
 
-    def _called(
-        self,
-        path: Path,
-        arguments: Mapping[str, Any],
-        step: str,
-        origin: Position | None,
-        scope: Scope | None,
-    ) -> Loader:
+    def _called(self, path: Path, call: _CallAt) -> Loader:
         """The loader of a called plan; it is `broken` if it has problems. Raises Fault or Pruned."""
         state = self.head.state
         before, outer = len(state.problems), state.open
-        head = Head(state, read_file(path), path.parent, f"{step}/")
+        head = Head(state, read_file(path), path.parent, f"{call.step}/")
         state.open = (*outer, path)
         try:
-            self._read_called_head(head, arguments)
+            self._read_called_head(head, call.arguments)
             inner = Loader(head, self)
             if len(state.problems) == before and not head.unknown_graph:
-                given = arguments.get("inputs")
-                inner.load(at_key("inputs", call_inputs, scope or self, head, given, step, origin))
+                given, place = call.arguments.get("inputs"), (call.step, call.origin)
+                inner.load(at_key("inputs", call_inputs, call.scope, head, given, *place))
         finally:
             state.open = outer
         graphs = self.head.unknown_graph or head.unknown_graph
@@ -658,9 +638,7 @@ class Loader:
         return Results(name, inner.returns, inner.pruned)
 
     def replacement(self, step: str) -> Replacement | None:
-        """The entry of `use` that replaces a called plan, or None. The outermost plan's entry has
-        priority.
-        """
+        """The entry of `use` that replaces a called plan: that of the outermost plan, or None."""
         found: Replacement | None = None
         loader: Loader | None = self
         while loader is not None:
@@ -672,20 +650,10 @@ class Loader:
             loader = loader.caller
         return found
 
-    def _replacing(
-        self,
-        replacement: Replacement,
-        reference: Loader,
-        arguments: Mapping[str, Any],
-        step: str,
-        origin: Position | None,
-        scope: Scope | None,
-    ) -> Results:
-        """The results of a plan that replaces the reference. If it does not fit, this is reported
-        at the entry of `use`.
-        """
-        name = step.removeprefix(self.head.prefix)
-        self.replaced[name] = Replaced(str(arguments["plan"]), frozenset(reference.all_steps()))
+    def _replacing(self, replacement: Replacement, reference: Loader, call: _CallAt) -> Results:
+        """The results of a plan in place of the reference; one that does not fit is reported."""
+        plan, name = str(call.arguments["plan"]), call.step.removeprefix(self.head.prefix)
+        self.replaced[name] = [*reference.all_steps()]
         if self._asks(name):
             hint = "put the call in a step of its own"
             replacement.report(Fault(f'step "{name}" calls a plan and asks', hint=hint))
@@ -693,21 +661,21 @@ class Loader:
         try:
             choice = Choice.parse(replacement.value)
             path = self._called_file(choice.name or str(choice))
-            self.calls[step] = PlanCall(arguments["plan"], choice)
+            self.calls[call.step] = PlanCall(plan, choice)
         except Fault as fault:
             replacement.report(fault)
             raise Reported from None
-        fit = Fit(replacement, choice.name, str(arguments["plan"]))
-        head = Head(self.head.state, read_file(path), path.parent, f"{step}/")
-        own, reasons = replacing_arguments(choice, arguments, reference.head, head)
+        fit = Fit(replacement, choice.name, plan)
+        head = Head(self.head.state, read_file(path), path.parent, f"{call.step}/")
+        own, reasons = replacing_arguments(choice, call.arguments, reference.head, head)
         if fit.refused(reasons):
             raise Reported
         try:
-            inner = self._called(path, own, step, origin, scope)
+            inner = self._called(path, call._replace(arguments=own))
         except Fault as fault:
             fit.refused([part.what for part in each(fault)])
             raise Reported from None
-        return fit.results(self._results(inner, step), reference.returns)
+        return fit.results(self._results(inner, call.step), reference.returns)
 
     def _asks(self, name: str) -> bool:
         """Whether a step has operators that a model answers."""
@@ -730,13 +698,8 @@ class Loader:
     def _read_called_head(self, inner: Head, arguments: Mapping[str, Any]) -> None:
         params = at_key("params", mapping, arguments.get("params"), "a mapping of parameters")
         declared = inner.data.get("params")
-        at_key(
-            "params",
-            parameter_values,
-            declared if isinstance(declared, Mapping) else params,
-            params,
-        )
         if isinstance(declared, Mapping):
+            at_key("params", parameter_values, declared, params)
             at_key("params", check_kinds, inner.data, params)
         preset, presets = arguments.get("preset"), inner.data.get("presets")
         presets = presets if isinstance(presets, Mapping) else {}
@@ -763,12 +726,6 @@ def _parameters_of(condition: Any, params: Mapping[str, Any]) -> str:
     return " and ".join(f"{name} is {canonical_json(params[name])}" for name in names) or "none"
 
 
-def _is_loop(value: Any, name: str) -> bool:
-    """Whether a part of a plan's text is a loop whose rounds have this name."""
-    loop = value.get("iterate") if isinstance(value, Mapping) else None
-    return isinstance(loop, Mapping) and loop.get("as") == name
-
-
 def _nothing_to_choose(step: str, nodes: Iterable[Node]) -> Fault:
     """The fault of an entry of `use` for a step with only one implementation."""
     for node in nodes:
@@ -779,18 +736,8 @@ def _nothing_to_choose(step: str, nodes: Iterable[Node]) -> Fault:
     return Fault(f'step "{step}" does not call the model: there is nothing to choose')
 
 
-def _refuse_both(step: str, nodes: Iterable[Node]) -> None:
-    """Refuse a choice for a step that both asks a model and clusters. Raises Fault."""
-    words = dict.fromkeys(node.keyword for node in nodes if node.swappable)
-    if Cluster.keyword in words and len(words) > 1:
-        hint = f"put {Cluster.keyword} in a step of its own"
-        raise Fault(f'step "{step}" has {" and ".join(words)}, and use means one', hint=hint)
-
-
 def _brought(value: Any, params: Mapping[str, Any]) -> int:
-    """The number of list items that parameters add to the expressions of an operator, without
-    nested operators.
-    """
+    """The list items that parameters add to an operator, without those nested in it."""
     if isinstance(value, str):
         names = kinds.PARAMETER.findall(value) if "$" in value else ()
         return sum(len(params[name]) for name in names if isinstance(params.get(name), list))
@@ -840,24 +787,12 @@ def load_document(
     prompts: Mapping[str, Path] | None = None,
     blame: bool = True,
 ) -> LogicalPlan:
-    """A checked plan from plain data with positions.
+    """A checked plan from plain data with positions. Raises PlanError with all faults.
 
-    Args:
-        document: The plan.
-        path: Its file, which need not exist: its folder has the graph file, prompts and called
-            plans.
-        params: Values of parameters, which override the plan's.
-        preset: One of the plan's presets.
-        use: Choices for steps, which override the plan's.
-        folders: The folders in which called plans are searched after the plan's folder.
-        graphs: Graphs that are already read, by the path of their file.
-        confined: Whether the files that the plan names must be in its folder, or shipped.
-        functions: The user functions that it may call; None: the shipped ones.
-        prompts: Files in the place of prompts, also of called plans, by name.
-        blame: Whether errors name the parameters of the caller that cause them.
-
-    Raises:
-        PlanError: The plan has faults; all are reported.
+    `path` is its file, which need not exist: its folder has the graph file, prompts and called plans.
+    If it is `confined`, the files that it names must be in that folder, or shipped. `graphs` are
+    already read, by the path of their file. With `blame`, errors name the parameters of the caller
+    that cause them. The others are as in `load_plan`.
     """
     functions = functions or Functions()
     state = LoadState(
@@ -891,7 +826,7 @@ def load_document(
         )  # fmt: skip
 
     if state.problems:
-        problems = sorted(state.problems, key=partial(_place, document.file))
+        problems = sorted(state.problems, key=partial(place_of, document.file))
         raise PlanError(*(_blamed(problems, params or {}, load) if blame else problems))
 
     plan = replace(_plan(loader), preset=preset, load=load)
@@ -902,9 +837,7 @@ def load_document(
 def _blamed(
     problems: Sequence[Problem], params: Mapping[str, Any], load: Callable[..., object]
 ) -> Sequence[Problem]:
-    """The problems. A problem that disappears without a parameter is reported for the caller's
-    value.
-    """
+    """The problems; one that disappears without a parameter is that of the caller's value."""
     for name, value in params.items():
         try:
             load({}, {other: params[other] for other in params if other != name}, blame=False)
@@ -946,14 +879,12 @@ def _plan(loader: Loader) -> LogicalPlan:
 
 
 def _check_prompts(state: LoadState) -> None:
-    """Refuse a file for a prompt that the plan does not have. Raises Fault."""
     for name in state.prompts.keys() - state.named_prompts if not state.problems else ():
         known = among(name, sorted(state.named_prompts), "its prompts")
         raise Fault(f'the plan reads no prompt "{name}"', **known)
 
 
 def _check_allow(head: Head) -> None:
-    """Check the rewrites that may change answers. Raises Fault."""
     known = [rule.__name__ for rule in APPROXIMATE]
     for i, name in enumerate(at_key("allow", kinds.read_names, head.data.get("allow") or [])):
         if name not in known:
@@ -962,28 +893,24 @@ def _check_allow(head: Head) -> None:
 
 
 def _check_example(head: Head) -> None:
-    """Check the example's rows, in the same way as a user's rows. Raises Faults."""
     example, faults = at_key(
         "example", kinds.read_keys, head.data.get("example"), "an example", EXAMPLE
     )
-    faults = [fault.under("example") for fault in faults]
+    faults = Collected(fault.under("example") for fault in faults)
     rows = example.get("inputs", {})
     for name, listed in rows.items():
         faults += _example_faults(head, name, listed)
     if not faults and not head.state.problems:  # otherwise these may be follow-up errors
         what = "the example lacks rows of {}, which must be given"
-        faults = [
+        faults += [
             Fault(what.format(name), "example", "inputs")
             for name, spec in head.inputs.items()
             if example and not spec.optional and rows.get(name) is None
         ]
     for i, plan in enumerate(example.get("after", ())):
-        try:
+        with faults.at("example", "after", i):
             find_named(plan, (head.folder, *head.state.folders), confined=head.confined)
-        except Fault as fault:
-            faults.append(fault.under("example", "after", i))
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
 
 
 def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:
@@ -1006,21 +933,12 @@ def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:
 
 
 def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
-    """Refuse a plan with a prompt that may contain rows of two partitions. Raises PlanError."""
-    partitions = frozenset(
-        {plan.graph.partition, *([plan.windows.partition] if plan.windows else [])}
-    )
-    roots = (*plan.roots, *plan.steps.values())
-    if problems := list(mixed_prompts(roots, partitions, windows=plan.windows is not None)):
+    roots, names = (*plan.roots, *plan.steps.values()), [plan.graph.partition]
+    if plan.windows is not None:
+        names.append(plan.windows.partition)
+    windows = plan.windows is not None
+    if problems := list(mixed_prompts(roots, frozenset(names), windows=windows)):
         raise PlanError(*problems)
-
-
-def _place(first: str, problem: Problem) -> tuple[bool, str, int, int]:
-    """The sort key of a problem: the plan's own file first, then by file and position."""
-    position = problem.position
-    if position is None:
-        return False, "", 0, 0
-    return position.file != first, position.file, position.line, position.column
 
 
 def load_plan(

@@ -87,9 +87,8 @@ class PlanFile:
     @property
     def prompts(self) -> list[Prompt]:
         """All prompts, each once."""
-        return list(
-            {prompt.name: prompt for node in self.semantic for prompt in node.prompt.all}.values()
-        )
+        by_name = {prompt.name: prompt for node in self.semantic for prompt in node.prompt.all}
+        return list(by_name.values())
 
 
 def plan_file(ref: str, functions: tuple[Path, ...] = ()) -> PlanFile:
@@ -165,12 +164,8 @@ def copied(
     """Copy a plan with all files that it needs, so that the copy can be changed; or `only` some of
     these files, such as `prompts/judge_fact`.
 
-    Returns:
-        The written files. Existing files with the same content are unchanged, and so are schemas.
-
-    Raises:
-        PlanError: The plan does not exist or has no such file, or a file exists with other content.
-            Nothing was written.
+    Returns the written files. Existing files with the same content are unchanged, and so are schemas.
+    Raises PlanError, before anything is written, also if a file exists with other content.
     """
     texts: dict[Path, bytes] = {}
     _gather(plan_file(ref, functions), texts)
@@ -203,21 +198,14 @@ def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
     """The prompts of all steps, including prompts that only other parameter values use."""
     for _, value in walk_paths(document):
         if isinstance(value, dict) and (prompt := value.get("prompt")):
-            names = (
-                [name for key, name in prompt.items() if key != "on"]
-                if isinstance(prompt, dict)
-                else [prompt]
-            )
-            files = (
-                home / "prompts" / f"{name}.md"
-                for name in map(str, names)
-                if not re.search(r"[\s{]", name)
-            )
-            yield from (path for path in files if inside(path, (home,)) and path.is_file())
+            named = prompt if isinstance(prompt, dict) else {"": prompt}
+            for name in (str(name) for key, name in named.items() if key != "on"):
+                path = home / "prompts" / f"{name}.md"
+                if not re.search(r"[\s{]", name) and inside(path, (home,)) and path.is_file():
+                    yield path
 
 
 def _example_files(plan: Mapping[str, Any], home: Path, prompts: Sequence[Path]) -> Iterator[Path]:
-    """The files of examples of steps and of prompt files."""
     params = plan.get("params") or {}
     steps = [(home, value) for _, value in walk_paths(plan) if isinstance(value, dict)]
     for folder, keys in [*steps, *((path.parent, front_of(path).data) for path in prompts)]:
@@ -249,9 +237,7 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
 
 
 def _take(path: Path, inner: Path, texts: dict[Path, bytes]) -> None:
-    """Collect a file, to be copied to `inner`, and the schema that its first line names. A line is
-    dropped if its schema would not be found there.
-    """
+    """Collect a file, to be copied to `inner`, and the schema of its first line, if it is there."""
     texts[inner] = path.read_bytes()
     first, _, rest = texts[inner].partition(b"\n")
     match = SCHEMA_LINE.match(first.decode(errors="replace"))
@@ -278,23 +264,14 @@ def _plans_named(file: PlanFile) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class CalledPlan:
-    """A call of a plan: its interface, and the plans that can replace the plan it names.
-
-    Args:
-        step: The calling step.
-        plan: The plan that the call names.
-        inputs: The inputs that it declares; optional ones end with `?`.
-        params: Its parameters.
-        results: Its results.
-        fitting: The plans in its folder that fit.
-    """
+    """A call of a plan: its interface, and the plans that can replace the plan it names."""
 
     step: str
     plan: str
-    inputs: tuple[str, ...]
+    inputs: tuple[str, ...]  # optional ones end with `?`
     params: tuple[str, ...]
     results: tuple[str, ...]
-    fitting: tuple[str, ...]
+    fitting: tuple[str, ...]  # the plans in its folder that fit
 
 
 def called_plans(file: PlanFile) -> list[CalledPlan]:
@@ -324,16 +301,14 @@ def other_ways(plan: LogicalPlan) -> Iterator[tuple[str, str]]:
 def _called_plan(file: PlanFile, home: Path, step: str, name: str) -> CalledPlan:
     path = find_plan(name, (home,))[0]
     reference = PlanFile(path, file.shipped, file.functions).plan
-    others = (
+    inputs = tuple(f"{n}{'?' if spec.optional else ''}" for n, spec in reference.inputs.items())
+    fitting = tuple(
         other.stem
         for other in sorted(path.parent.glob("*.yaml"))
-        if other != path and _may_fit(other, reference)
+        if other != path and _may_fit(other, reference) and _fits(file, step, other.stem)
     )
-    inputs = tuple(f"{n}{'?' if spec.optional else ''}" for n, spec in reference.inputs.items())
-    return CalledPlan(
-        step, name, inputs, tuple(reference.params), tuple(reference.returns),
-        tuple(other for other in others if _fits(file, step, other)),
-    )  # fmt: skip
+    params, results = tuple(reference.params), tuple(reference.returns)
+    return CalledPlan(step, name, inputs, params, results, fitting)
 
 
 def _may_fit(path: Path, reference: LogicalPlan) -> bool:
@@ -383,25 +358,19 @@ def files_in(names: Sequence[str]) -> list[Path]:
         elif "/" not in name and not name.endswith((".yaml", ".yml")):
             paths.append(find_plan(name)[0])
         else:
-            raise PlanError(
-                f"{name}: there is no such file or folder", hint="see semgraph plans list"
-            )
+            what = f"{name}: there is no such file or folder"
+            raise PlanError(what, hint="see semgraph plans list")
     if not paths:
-        raise PlanError(
-            f"{', '.join(names)}: there is no plan", hint="a plan is a .yaml file with the key plan"
-        )
+        hint = "a plan is a .yaml file with the key plan"
+        raise PlanError(f"{', '.join(names)}: there is no plan", hint=hint)
     return paths
 
 
 def checked(
     path: Path, check_choices: Callable[[LogicalPlan], object], functions: tuple[Path, ...] = ()
 ) -> PlanCheck:
-    """Load a graph, or a plan with each of its presets, and report all errors.
-
-    Args:
-        path: The file.
-        check_choices: Refuses unknown and unsuitable implementations. Raises PlanError.
-        functions: Folders of functions that plans may call.
+    """Load a graph, or a plan with each of its presets, and report all errors, also those of
+    `check_choices`: of unknown and unsuitable implementations.
     """
     graph = not is_plan(path) and "nodes" in (read_file(path).data or ())
     kind = "graph" if graph else "plan"
@@ -454,9 +423,7 @@ def schema_line(schema: Path, file: Path) -> str:
 
 
 class Notes:
-    """The comments of a plan file: at its head, and of keys. The comment of a key is on its line or
-    on separate lines above it.
-    """
+    """The comments of a plan file: at its head, and of keys, on their lines or above them."""
 
     def __init__(self, text: str, document: Document) -> None:
         self._lines = text.splitlines()

@@ -8,14 +8,14 @@ import enum
 import re
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, each
+from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, each, faults_at
 from semgraph.expr.types import PYTHON_TYPES, Type, parse_answer_type
 from semgraph.frontend import kinds
 from semgraph.frontend.classes import (
@@ -26,8 +26,8 @@ from semgraph.frontend.classes import (
     needs_pydantic,
 )
 from semgraph.frontend.document import (
+    NAME_HINT,
     Document,
-    in_new_words,
     inside,
     mapping,
     parse,
@@ -120,17 +120,9 @@ class Prompts:
         return self._replaced.get(name.rpartition("/")[2]) or self.folder / f"{name}.md"
 
     def read(self, value: Any, answers: Any = None, examples: Any = None) -> PromptSet:
-        """The prompts that a value of a plan names.
-
-        Args:
-            value: A file's name, an inline question, or `{on: COLUMN, VALUE: prompt, otherwise:
-                prompt}`.
-            answers: Types of the answers of inline questions, by name.
-            examples: Rows with right answers that the prompts show.
-
-        Raises:
-            Fault: The value is wrong.
-            PlanError: A prompt file has faults; its problems have positions in the file.
+        """The prompts that a value of a plan names: a file's name, an inline question, whose answers
+        have these types, or `{on: COLUMN, VALUE: prompt, otherwise: prompt}`. All show the `examples`.
+        Raises Fault, or PlanError with positions in a prompt file.
         """
         prompts = self._read(value, answers)
         return prompts.each(lambda prompt: self._showing(prompt, examples, self.folder.parent))
@@ -139,21 +131,13 @@ class Prompts:
         if not isinstance(value, Mapping):
             return PromptSet((("", self._one(value, answers)),))
         rest = dict(value)
-        if "on" not in rest:
-            _, renamed = in_new_words("prompt", rest)
-            for fault in renamed:
-                raise fault
         on, otherwise = rest.pop("on", None), rest.pop("otherwise", None)
         if not isinstance(on, str) or not NAME.match(on):
-            raise Fault(
-                "several prompts need on, the column that picks",
-                hint="write {on: COLUMN, VALUE: name, ...}",
-            )
+            hint = "write {on: COLUMN, VALUE: name, ...}"
+            raise Fault("several prompts need on, the column that picks", hint=hint)
         if not rest:
-            raise Fault(
-                "several prompts need a prompt for a value",
-                hint=f"write {{on: {on}, VALUE: name, otherwise: name}}",
-            )
+            hint = f"write {{on: {on}, VALUE: name, otherwise: name}}"
+            raise Fault("several prompts need a prompt for a value", hint=hint)
         prompts = kinds.each_value(rest, lambda _, name: self._one(name, answers))
         other = None if otherwise is None else self._one(otherwise, answers)
         return PromptSet(tuple(prompts.items()), on, other)
@@ -164,21 +148,15 @@ class Prompts:
         if "{" in value or any(c.isspace() for c in value):
             return self._inline(value, answers)
         if answers is not None:
-            hint = f"write it in prompts/{value}.md"
-            raise Fault(
-                "returns is for inline questions; a prompt file says what it returns",
-                "returns",
-                hint=hint,
-            )
+            what = "returns is for inline questions; a prompt file says what it returns"
+            raise Fault(what, "returns", hint=f"write it in prompts/{value}.md")
         return self._file(value)
 
     def _inline(self, text: str, answers: Any) -> Prompt:
         item = Template.parse(text, self.params)
         name = " ".join(text.split()[:6])
-        try:
+        with faults_at("returns"):
             returns, describe, validators = _answers(mapping(answers, "the types of the answers"))
-        except Fault as fault:
-            raise fault.under("returns") from None
         return Prompt(name, returns, describe, item=item, validators=validators)
 
     def located(self, fault: Fault) -> Fault:
@@ -205,10 +183,8 @@ class Prompts:
         if not NAME.match(name.replace("/", "_").replace("-", "_")) or not path.is_file():
             known = sorted(p.stem for p in self.folder.glob("*.md"))
             there = f"prompts in {shown(self.folder)}: " + (", ".join(known) or "none")
-            hint = (
-                did_you_mean(name, known)
-                or "a question in place of a name has a blank or a { in it"
-            )
+            question = "a question in place of a name has a blank or a { in it"
+            hint = did_you_mean(name, known) or question
             raise Fault(f'no prompt file "{name}.md"', there=there, hint=hint)
         prompt, front = read_prompt(path, self.params), front_of(path)
         try:
@@ -217,7 +193,6 @@ class Prompts:
             raise PlanError(*map(front.problem, each(fault))) from None
 
     def _showing(self, prompt: Prompt, examples: Any, folder: Path) -> Prompt:
-        """The prompt with examples, if there are any. Raises Fault."""
         if examples is None:
             return prompt
         if prompt.shown or prompt.examples.strip():
@@ -254,9 +229,8 @@ def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
 
 
 def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
-    """The prompt from the parts of its file. Raises PlanError."""
     problems = list(parts.problems)
-    returns, describe, role, max_tokens = _front(parts.front, problems)
+    front = _front(parts.front, problems)
     sections: dict[str, Template] = {}
     for section, (text, line) in parts.sections.items():
         try:
@@ -274,10 +248,7 @@ def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
         raise PlanError(*problems)
     return Prompt(
         name,
-        returns,
-        describe,
-        role,
-        max_tokens,
+        *front,
         rules=sections.get("rules", Template()).render({}).strip(),
         examples=sections.get("examples", Template()).render({}),
         context=sections.get("context", Template()),
@@ -288,13 +259,13 @@ def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
     )
 
 
+@dataclass(frozen=True)
 class _Parts:
     """The parts of a prompt file: front matter, and each section's text with its first line number."""
 
-    def __init__(self, front: Document) -> None:
-        self.front = front
-        self.sections: dict[str, tuple[str, int]] = {}
-        self.problems: list[Problem] = []
+    front: Document
+    sections: dict[str, tuple[str, int]]
+    problems: list[Problem]
 
 
 @lru_cache(maxsize=256)
@@ -309,10 +280,9 @@ def _parts(text: str, file: str) -> _Parts:
         matter = "\n".join(lines[1:end])
         front = parse(matter, file, "front matter", 2) if matter.strip() else front
         start = end + 1
-    parts = _Parts(front)
-    for name, body, line in _sections(lines, start, parts.problems, file):
-        parts.sections[name] = (body, line)
-    return parts
+    problems: list[Problem] = []
+    found = _sections(lines, start, problems, file)
+    return _Parts(front, {name: (body, line) for name, body, line in found}, problems)
 
 
 def _sections(
@@ -321,40 +291,26 @@ def _sections(
     heads = [
         (i, match["name"]) for i in range(start, len(lines)) if (match := _HEADING.match(lines[i]))
     ]
-    before = lines[start : heads[0][0] if heads else len(lines)]
+
+    def refuse(line: int, what: str, there: str | None = None, hint: str | None = None) -> None:
+        problems.append(Problem(what, None, Position(file, line, 1), there, hint))
+
+    starts = [i for i, _ in heads]
+    before = lines[start : starts[0] if starts else len(lines)]
     if any(line.strip() for line in before):
-        hint = "start with # rules or # item"
-        problems.append(
-            Problem(
-                "text before the first section", position=Position(file, start + 1, 1), hint=hint
-            )
-        )
+        refuse(start + 1, "text before the first section", hint="start with # rules or # item")
     seen: set[str] = set()
-    ends = [*(i for i, _ in heads[1:]), len(lines)]
-    for (i, name), end in zip(
-        heads, ends, strict=False
-    ):  # without a section, `ends` has one element more
+    for (i, name), end in zip(heads, [*starts[1:], len(lines)][: len(heads)], strict=True):
         if name not in SECTIONS:
             there = "sections: " + ", ".join(SECTIONS)
             hint = did_you_mean(name, SECTIONS) or "a heading inside a section has two #"
-            problems.append(
-                Problem(
-                    f'a prompt has no section "{name}"', None, Position(file, i + 1, 1), there, hint
-                )
-            )
+            refuse(i + 1, f'a prompt has no section "{name}"', there, hint)
         elif name in seen:
-            problems.append(
-                Problem(f'the section "{name}" is repeated', position=Position(file, i + 1, 1))
-            )
+            refuse(i + 1, f'the section "{name}" is repeated')
         else:
             seen.add(name)
-            yield name, "\n".join(lines[i + 1 : end]).strip("\n"), _first_line(lines, i + 1)
-
-
-def _first_line(lines: list[str], i: int) -> int:
-    while i < len(lines) and not lines[i]:
-        i += 1
-    return i + 1
+            first = next((n for n in range(i + 1, len(lines)) if lines[n]), len(lines))
+            yield name, "\n".join(lines[i + 1 : end]).strip("\n"), first + 1
 
 
 def _template(name: str, text: str, params: Mapping[str, Any]) -> Template:
@@ -367,9 +323,7 @@ def _template(name: str, text: str, params: Mapping[str, Any]) -> Template:
 
 
 def _offset(text: str, fault: Fault) -> int:
-    """The position of a fault in a section: the placeholder or parameter that it names, otherwise
-    the single brace.
-    """
+    """Where a fault of a section is: the placeholder that it names, otherwise a single brace."""
     named = re.search(r"\{[^{}\"]+\}|\$[A-Za-z_]\w*", fault.what)
     at = text.find(named[0]) if named else -1
     lone = next((m.start() for m in _LONE_BRACE.finditer(text) if m[1]), 0)
@@ -385,10 +339,8 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
     answers: Answers = ()
     described: Described = ()
     types = values.get("returns", {})
-    try:
-        answers, described, _ = _answers(types, "returns", describe=values.get("describe"))
-    except Fault as fault:
-        faults += each(fault)
+    with faults.at("returns"):
+        answers, described, _ = _answers(types, values.get("describe"))
     refused = types.keys() - dict(answers).keys()
     known = list(_paths(answers))
     texts = front.data.get("describe") if isinstance(front.data, Mapping) else None
@@ -401,28 +353,20 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
     return answers, described, values.get("role", "default"), values.get("max_tokens", 1024)
 
 
-def _answers(
-    types: Mapping[str, Any], *path: str, describe: Mapping[str, str] | None = None
-) -> limits.Answers:
-    try:
-        return limits.typed_answers(kinds.each_value(types, _keys_of), describe)
-    except Fault as fault:
-        raise fault.under(*path) from None
+def _answers(types: Mapping[str, Any], describe: Mapping[str, str] | None = None) -> limits.Answers:
+    return limits.typed_answers(kinds.each_value(types, _keys_of), describe)
 
 
 def _keys_of(name: str, value: Any) -> Mapping[str, Any]:
-    """The keys of an answer, or of a part of one. Raises Fault."""
     if limits.is_part(name):
         return kinds.all_keys(value, "a part of an answer", {**ANSWER_PART, **_OF_PYTHON})
     if not NAME.match(name):
-        raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
+        raise Fault(f'"{name}" is no name', hint=NAME_HINT)
     if not isinstance(value, Mapping):
         if not isinstance(value, str):
             words = isinstance(value, (list, tuple, set, frozenset))
-            hint = (
-                'one of a few words is enum<a, b>, in Python Literal["a", "b"]' if words else None
-            )
-            raise wrong("a type such as string", value, hint)
+            enum_hint = 'one of a few words is enum<a, b>, in Python Literal["a", "b"]'
+            raise wrong("a type such as string", value, enum_hint if words else None)
         return {"type": parse_answer_type(value)}
     keys = kinds.all_keys(value, "an answer", {**ANSWER, **_OF_PYTHON})
     return {**keys, "type": parse_answer_type(keys["type"])}
@@ -461,10 +405,8 @@ def _entries(name: str, value: Any) -> dict[str, Any]:
     """An answer of a type; a type that is already in the notation of plans is unchanged."""
     if value is None or isinstance(value, (str, Mapping, int, float, list, tuple, set, frozenset)):
         return {name: value}
-    try:
+    with faults_at(name):
         return answers_of(value, name) if needs_pydantic(value) else {name: _text(value)}
-    except Fault as fault:
-        raise fault.under(name) from None
 
 
 def _text(kind: Any) -> str:
@@ -485,14 +427,12 @@ def _text(kind: Any) -> str:
     if is_typed_dict(kind):
         parts = tuple(f"{name}: {_text(part)}" for name, part in get_type_hints(kind).items())
         return f"struct<{', '.join(parts)}>"
-    raise Fault(
-        f"{getattr(kind, '__name__', kind)} is no type of an answer",
-        there="types: str, int, float, bool, datetime, date, list[T], Literal, T | None, a model",
-    )
+    what = f"{getattr(kind, '__name__', kind)} is no type of an answer"
+    known = "str, int, float, bool, datetime, date, list[T], Literal, T | None, a model"
+    raise Fault(what, there=f"types: {known}")
 
 
 def _enum(values: tuple[Any, ...]) -> str:
-    """The enum type of some words. Raises Fault if plans cannot write them."""
     if not all(isinstance(value, str) for value in values):
         raise Fault(f"{values} are no values of an enum", hint="give texts")
     return str(Type("enum", values=values))

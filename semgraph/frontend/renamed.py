@@ -1,25 +1,8 @@
-"""Words of the plan language before 0.2, each with the word that replaced it."""
+"""Words that other operators and other libraries have, each with the word of the plan language."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-# Renamed keys by place: an operator's keyword, or the place as messages name it.
-RENAMED: Mapping[str, Mapping[str, str]] = {
-    **{method: {"when": "if"} for method in ("equal", "fulltext", "nearest")},
-    "a plan": {"order": "windows"},
-    "a step as a mapping": {"when": "if"},
-    "a write": {"when": "if"},
-    "search": {"by": "methods"},
-    "windows": {"by": "order", "window": "size"},
-    "sem_map": {"add": "returns"},
-    "sem_join": {"add": "returns"},
-    "sem_agg": {"alone": "otherwise"},
-    "sem_topk": {"per": "by"},
-    "limit": {"per": "by"},
-    "cluster": {"per": "by"},
-    "prompt": {"by": "on"},
-}
 
 _PROMPT = dict.fromkeys(
     ("user_instruction", "langex", "instruction", "join_instruction", "question"),
@@ -43,11 +26,17 @@ _ROWS = {
     "axis": "it keeps rows; project chooses columns",
     **dict.fromkeys(("cond", "condition", "predicate", "expr"), 'did you mean "where"?'),
 }
+_PER = {"per": 'did you mean "by"?'}
 _COLUMN = dict.fromkeys(("col_name", "col"), 'did you mean "column"?')
 _COUNT = dict.fromkeys(("K", "n", "top", "limit"), 'did you mean "k"?')
+_IF = {"when": 'did you mean "if"?'}
+_RETURNS = {"add": "typed answers stand in returns"}
 
-# By place, keys and arguments of other operators or other libraries, and their replacements.
+# By place (an operator's keyword, or the place as messages name it), other words and what to write.
 INSTEAD: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(("equal", "fulltext", "nearest", "a step as a mapping", "a write"), _IF),
+    "search": {"by": 'did you mean "methods"?'},
+    "windows": {"by": 'did you mean "order"?', "window": 'did you mean "size"?'},
     "filter": _ROWS,
     "join": _PAIRS,
     "group_join": _PAIRS,
@@ -55,7 +44,8 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("on", "columns", "cols", "key", "order"), 'did you mean "by"?'),
         "ascending": 'write the direction after the column: "price desc"',
     },
-    "limit": dict.fromkeys(("k", "count", "rows"), 'did you mean "n"?'),
+    "limit": {**dict.fromkeys(("k", "count", "rows"), 'did you mean "n"?'), **_PER},
+    "cluster": _PER,
     "distinct": dict.fromkeys(("subset", "columns", "cols", "on"), 'did you mean "by"?'),
     "aggregate": {**_GROUPS, "agg": 'did you mean "add"?'},
     "unnest": dict.fromkeys(("name", "as_"), 'did you mean "alias"?'),
@@ -63,6 +53,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     "add": dict.fromkeys(("cols", "assign"), 'did you mean "columns"?'),
     "sem_map": {
         **_PROMPT,
+        **_RETURNS,
         **dict.fromkeys(
             ("cols", "columns", "output", "output_cols", "suffix"), "new columns stand in returns"
         ),
@@ -73,10 +64,15 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
             ("return_all", "all_cols"),
             'all rows with the answer as a column: sem_map with returns={"holds": bool}',
         ),
+        **_RETURNS,
         "axis": _ROWS["axis"],
-        "add": "typed answers stand in returns",
     },
-    "sem_join": {**_PROMPT, **_PAIRS, "when": "where says which pairs are asked about"},
+    "sem_join": {
+        **_PROMPT,
+        **_PAIRS,
+        **_RETURNS,
+        "when": "where says which pairs are asked about",
+    },
     "sem_agg": {**_PROMPT, **_GROUPS, "examples": "write them in # examples of a prompt file"},
     "sem_search": {**_COLUMN, **_COUNT, "n_rerank": 'did you mean "rerank"?'},
     "sem_sim_join": {**_COUNT, "score_suffix": "the score is the column similarity"},
@@ -91,6 +87,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         **_PROMPT,
         **_GROUPS,
         **_COUNT,
+        **_PER,
         "when": "leave rows out in a step before: filter",
         "returns": "its answer is a score; sem_map gives typed answers",
     },
@@ -135,12 +132,3 @@ ELSEWHERE: Mapping[str, str] = {
         "a session computes it: Session().run(frame).to_pandas()",
     ),
 }
-
-
-def new_word(place: str, key: object) -> str | None:
-    """The new name of a key at a place of a plan; None if it was not renamed.
-
-    >>> new_word("limit", "per")
-    'by'
-    """
-    return RENAMED.get(place, {}).get(str(key))

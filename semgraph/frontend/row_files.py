@@ -55,9 +55,7 @@ def rows_of_path(path: Path, texts: Collection[str] = ()) -> Any:
 
 
 def delimited_rows(path: Path, delimiter: str | None, texts: Collection[str] = ()) -> Any:
-    """The rows of a file with a delimiter. Each column has the type that fits all its cells;
-    columns of `texts` stay text. Raises InputError.
-    """
+    """The rows of a file with a delimiter, typed except columns of `texts`. Raises InputError."""
     between = delimiter or _DELIMITERS.get(path.suffix.lower(), ",")
     if len(between) != 1:
         raise InputError(f"delimiter {between!r}: it is one character")
@@ -70,9 +68,7 @@ def delimited_rows(path: Path, delimiter: str | None, texts: Collection[str] = (
 
 
 def json_rows(path: Path) -> Any:
-    """The rows of a JSON file: an object on each line if it ends in .jsonl or .ndjson, otherwise a
-    list of objects. Raises InputError.
-    """
+    """The rows of a JSON file: an object on each line, or a list. Raises InputError."""
     return reading(_existing(path), json_lines if path.suffix.lower() in _LINES else json_list)
 
 
@@ -85,9 +81,8 @@ def _existing(path: Path) -> Path:
     if path.is_dir():
         raise InputError(f"{path}: is a folder", hint="name a file")
     if not path.exists():
-        raise InputError(
-            f"{path}: there is no such file", there=f"the working directory is {Path.cwd()}"
-        )
+        there = f"the working directory is {Path.cwd()}"
+        raise InputError(f"{path}: there is no such file", there=there)
     return path
 
 
@@ -126,9 +121,7 @@ def typed(cells: Any) -> Any:
 
 def read_csv(path: Path, delimiter: str = ",") -> Any:
     """The rows with all columns as text, because the plan declares types. An empty cell is NULL,
-    `""` an empty text. Returns a table, or a list of rows if some rows are unreadable.
-
-    Raises InputError.
+    `""` an empty text. A table, or a list of rows if some are unreadable. Raises InputError.
     """
     return _with_unreadable(*_delimited(path, delimiter))
 
@@ -141,9 +134,7 @@ def _with_unreadable(table: pa.Table, bad: Mapping[int, Unreadable]) -> Any:
 
 
 def _delimited(path: Path, delimiter: str) -> tuple[pa.Table, dict[int, Unreadable]]:
-    """The rows of a file as a table, and the unreadable rows by index. If all rows are simple,
-    Arrow reads them, which is faster and gives the same result.
-    """
+    """The rows of a file as a table, and the unreadable ones; Arrow reads simple ones, faster."""
     raw, between = path.read_bytes().removeprefix(BOM_UTF8), delimiter.encode()
     if not raw.strip(b"\r\n"):
         hint = "its first line names the columns; no rows at all: -i NAME=[]"
@@ -212,9 +203,8 @@ def _records(
                 end = _BREAK.search(raw, at)
                 cells, at = None, end.end() if end else len(raw)
             else:
-                cells.append(
-                    (rest or None) if quoted is None else quoted.replace(b'""', b'"') + rest
-                )
+                text = (rest or None) if quoted is None else quoted.replace(b'""', b'"') + rest
+                cells.append(text)
                 at = cell.end()
         row = raw[start:at]
         if row.strip(b"\r\n"):
@@ -281,9 +271,7 @@ def rows_of(path: Path, name: str = "") -> Any:
 
 
 def row_batches(path: Path, size: int = BATCH, name: str = "") -> Iterator[Any]:
-    """The rows of `rows_of`, at most `size` at a time. Files with one object per line and Parquet
-    files are read lazily.
-    """
+    """The rows of `rows_of`, at most `size` at a time; lines and Parquet are read lazily."""
     suffix = path.suffix.lower()
     if str(path) != STDIN_ROWS and suffix in _IN_BATCHES:
         with _read_errors(path):
@@ -318,15 +306,13 @@ def _read_errors(path: Path) -> Iterator[None]:
 
 
 def _unreadable(path: Path) -> Problem:
-    """The problem of a file without a reader."""
     suffix = path.suffix.lower()
     if suffix in SPREADSHEETS:
         hint = "save the sheet as CSV (UTF-8), and name that file"
         return Problem(f"{path}: spreadsheets are not supported", hint=hint)
     if suffix in PACKED:
-        return Problem(
-            f"{path}: packed files are not supported", hint="unpack it, and name that file"
-        )
+        hint = "unpack it, and name that file"
+        return Problem(f"{path}: packed files are not supported", hint=hint)
     there = "endings: " + ", ".join(READERS)
     hint = f"a whole file as one text: -i NAME=- < {path}"
     return Problem(f'{path}: what "{path.suffix}" holds is not known', there=there, hint=hint)
@@ -356,7 +342,6 @@ def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]
 
 
 def _object(place: str, line: str, path: Path | str) -> dict[str, Any]:
-    """The object on a line. Raises InputError."""
     wrong = not_utf8(line.encode(errors="surrogateescape"), str(path))
     if wrong is not None:
         raise InputError(f"{place}: {wrong.what}", hint=wrong.hint)
@@ -374,7 +359,6 @@ def _object(place: str, line: str, path: Path | str) -> dict[str, Any]:
 
 
 def _json(path: Path) -> Any:
-    """The value in a JSON file. Raises InputError or OSError."""
     raw = path.read_bytes()
     try:
         return json.loads(raw.decode("utf-8-sig", "surrogateescape"))
@@ -387,9 +371,7 @@ def _json(path: Path) -> Any:
 
 
 def json_list(path: Path, name: str = "") -> list[Mapping[str, Any]]:
-    """The rows of a file with one list of objects, or with an object that has such a list as
-    `name`. Raises InputError or OSError.
-    """
+    """The rows of a list of objects, or of such a list as `name`. Raises InputError or OSError."""
     rows = _json(path)
     if isinstance(rows, dict) and isinstance(rows.get(name), list):
         rows = rows[name]
@@ -409,14 +391,12 @@ _OTHER_JSON = "one object on each line; a file with a list of objects ends in .j
 
 
 def _json_kind(value: Any) -> str:
-    """The kind of a JSON value, in words."""
     if isinstance(value, dict):
         return f"an object with {', '.join(value) or 'nothing'}"
     return f"a list of {len(value)}" if isinstance(value, list) else shown(value)
 
 
 def _json_fault(error: Exception) -> str:
-    """The fault of a JSON text, with the column."""
     if not isinstance(error, json.JSONDecodeError):
         return "nested too deeply" if isinstance(error, RecursionError) else str(error)
     what = error.msg[:1].lower() + error.msg[1:]
@@ -424,7 +404,6 @@ def _json_fault(error: Exception) -> str:
 
 
 def _fix(error: Exception) -> str | None:
-    """The fix for a common mistake in JSON; None for other errors."""
     if not isinstance(error, json.JSONDecodeError):
         return None
     before, rest = error.doc[: error.pos].rstrip(), error.doc[error.pos :].lstrip()
@@ -488,9 +467,7 @@ _NO_ROWS = "[]"
 
 @dataclass(frozen=True)
 class LoadedInput:
-    """The rows of an input, with the declared columns, or `all` for all partitions of the store, and
-    the name of their source.
-    """
+    """The rows of an input, or `all` for all partitions of the store, and their source's name."""
 
     name: str
     rows: pa.Table | str
@@ -499,11 +476,8 @@ class LoadedInput:
 
 def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, LoadedInput]:
     """The inputs of options `NAME=FILE`, `NAME=-`, `NAME=-.jsonl`, `NAME=[]`, `NAME=all`,
-    `NAME=text` or `FILE.json` with an object of several inputs, by name.
-
-    Raises:
-        PlanError: An option has no name, the plan lacks the input, or an input occurs twice.
-        InputError: A file cannot be read, or its rows do not fit; with file, row and column.
+    `NAME=text` or `FILE.json` with an object of several inputs, by name. Raises PlanError for an
+    option that names no input, or one twice; InputError with file, row and column.
     """
     inputs_read: dict[str, LoadedInput] = {}
     for name, value in (_split(each, plan) for option in options for each in _each(option)):
@@ -527,9 +501,8 @@ def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
     known = ", ".join(plan.inputs) or "none"
     if not equals or not name.isidentifier():
         write = f"Write -i {next(iter(plan.inputs), 'NAME')}=FILE"
-        raise PlanError(
-            f'-i "{option}" names no input', there=f"inputs of {plan.name}: {known}", hint=write
-        )
+        there = f"inputs of {plan.name}: {known}"
+        raise PlanError(f'-i "{option}" names no input', there=there, hint=write)
     if name not in plan.inputs:
         near = did_you_mean(name, plan.inputs)
         raise PlanError(f'{plan.name} has no input "{name}"', there=f"inputs: {known}", hint=near)
@@ -573,26 +546,17 @@ def _loaded(
 
 @dataclass(frozen=True)
 class _RowSource:
-    """A source of rows.
+    """A source of rows."""
 
-    Args:
-        name: Its name in messages.
-        batches: Returns the untyped rows in batches; each call starts from the beginning.
-        renames: The columns that have another name in the source, with that name.
-        written: Its text in the command.
-    """
-
-    name: str
-    batches: Callable[[], Iterable[Any]]
-    renames: Mapping[str, str] = field(default_factory=dict)
-    written: str = ""
+    name: str  # in messages
+    batches: Callable[[], Iterable[Any]]  # untyped rows; each call starts from the beginning
+    renames: Mapping[str, str] = field(default_factory=dict)  # columns, with those of the source
+    written: str = ""  # in the command
 
     def tables(
         self, spec: InputSpec, partition: str, key: str, bad: list[tuple[str, dict[str, Any]]]
     ) -> Iterator[pa.Table]:
-        """The rows in batches, with the declared columns and types. Unreadable rows are added to
-        `bad`. Raises InputError.
-        """
+        """The rows in batches, with the declared columns; `bad` gets others. Raises InputError."""
         if self.renames:
             names = list(dict.fromkeys(name for rows in self.batches() for name in _names(rows)))
             _refuse_renames(self.renames, names, spec, self.written)
@@ -632,15 +596,15 @@ def _texts(
 ) -> _RowSource:
     """The source of a row for each text. Raises InputError with a hint if no column takes them."""
     column = _text_column(spec, cut, hint)
-    now = _times_of_reading(spec, cut.order if cut else ())
+    by, at = cut.order if cut else (), datetime.now(UTC)
+    times = ((name, kind.nullable) for name, kind in spec.columns if kind.name == "timestamp")
+    now = {name: at for name, nullable in times if not nullable or name in by}
     name += "".join(f", {time} {at:%Y-%m-%d %H:%M} UTC" for time, at in now.items())
     return _RowSource(name, lambda: [[{column: text, **now} for text in texts]])
 
 
 def _matching(value: str) -> list[str]:
-    """The files of a pattern (`chats/*.parquet`), sorted by name, each with the renames; [] if the
-    value is no pattern. Raises InputError if no file matches.
-    """
+    """The files of a pattern, each with the renames; [] if it is none. Raises InputError."""
     pattern, colon, rest = value.partition(":")
     path = Path(pattern)
     if path.suffix.lower() not in READERS or not re.search(r"[*?\[]", pattern):
@@ -668,16 +632,12 @@ def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
     if value and Path(base).is_dir():
         write = f"name files in it: -i {spec.name}='{base.rstrip('/')}/*.jsonl'"
         raise InputError(f"{base}: is a folder", hint=write)
-    if not re.search(r"\s", value) and (
-        Path(base).suffix.lower() in (*READERS, *SPREADSHEETS, *PACKED) or "/" in base or not value
-    ):
-        what = "there is no such file"
-        hint = (
-            "a text without blanks can be piped in: -i NAME=-"
-            if not colon and Path(base).suffix == ""
-            else None
-        )
-        raise InputError(f"{base or '-i ' + spec.name + '='}: {what}", hint=hint)
+    suffix = Path(base).suffix
+    names_file = suffix.lower() in (*READERS, *SPREADSHEETS, *PACKED) or "/" in base or not value
+    if names_file and not re.search(r"\s", value):
+        text = not colon and not suffix
+        hint = "a text without blanks can be piped in: -i NAME=-" if text else None
+        raise InputError(f"{base or f'-i {spec.name}='}: there is no such file", hint=hint)
     return None, {}
 
 
@@ -693,29 +653,19 @@ def _text_column(spec: InputSpec, cut: Windowing | None, hint: str) -> str:
     """
     naming = (cut.key, cut.partition) if cut else ()
     texts = [(n, kind) for n, kind in spec.columns if kind.name == "string" and n not in naming]
-    needed = [n for n, kind in texts if not kind.nullable] or (
-        [texts[0][0]] if texts and naming else []
-    )
+    needed = [n for n, kind in texts if not kind.nullable]
+    if not needed and naming:
+        needed = [n for n, _ in texts[:1]]
     if len(needed) == 1:
         return needed[0]
-    there = f"columns that must be there: {', '.join(n for n, k in spec.columns if not k.nullable) or 'none'}"
+    required = ", ".join(n for n, kind in spec.columns if not kind.nullable)
+    there = f"columns that must be there: {required or 'none'}"
     what = "has no text column that has to be there" if not needed else "has several text columns"
     raise InputError(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint)
 
 
-def _times_of_reading(spec: InputSpec, by: Sequence[str]) -> dict[str, datetime]:
-    """The times of a bare text: the time of reading, for columns that are required or order the
-    rows.
-    """
-    now = datetime.now(UTC)
-    times = [(name, kind.nullable) for name, kind in spec.columns if kind.name == "timestamp"]
-    return {name: now for name, nullable in times if not nullable or name in by}
-
-
 def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:
-    """Refuse rows that would be read as one text: a JSON object on each of several lines, or an
-    object with the name of the column.
-    """
+    """Refuse rows that would be read as one text: JSON objects, or one with the text's column."""
     lines = [line for line in text.split("\n") if line.strip()]
     try:
         rows = [json.loads(line) for line in lines]
@@ -750,9 +700,7 @@ def _refuse_renames(
 
 
 def _renamed(rows: Any, renames: Mapping[str, str]) -> Any:
-    """Rows with renamed columns, as in `column=source`. A column that already had the new name is
-    dropped.
-    """
+    """Rows with renamed columns; a column that already had the new name is dropped."""
     if not renames:
         return rows
     gone = {*renames, *renames.values()}
@@ -762,15 +710,12 @@ def _renamed(rows: Any, renames: Mapping[str, str]) -> Any:
             return rows
         kept = {name: rows[name] for name in names if name not in gone}
         return pa.table({**kept, **{name: rows[source] for name, source in renames.items()}})
-    return [
-        row
-        if isinstance(row, Unreadable)
-        else {
-            **{name: value for name, value in row.items() if name not in gone},
-            **{name: row.get(source) for name, source in renames.items()},
-        }
-        for row in rows
-    ]
+
+    def renamed(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        kept = {name: value for name, value in row.items() if name not in gone}
+        return kept | {name: row.get(source) for name, source in renames.items()}
+
+    return [row if isinstance(row, Unreadable) else renamed(row) for row in rows]
 
 
 IN_MEMORY = 64 * 2**20  # the maximum bytes of a table in memory; a larger table is in a file
@@ -781,15 +726,7 @@ def joined(schema: pa.Schema, batches: Iterable[pa.Table], most: int = IN_MEMORY
 
     Above `most` bytes they are written to a temporary file, from which the table reads: the system
     caches the file as long as memory is free. The file has no name, so that it disappears with the
-    table, and with the process, even after a crash.
-
-    Args:
-        schema: The columns of each batch.
-        batches: The rows, in order.
-        most: The maximum number of bytes in memory.
-
-    Raises:
-        InputError: The file cannot be written.
+    table, and with the process, even after a crash. Raises InputError if it cannot be written.
     """
     kept, size = list[pa.Table](), 0
     remaining = iter(batches)

@@ -20,7 +20,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, InputError, Problem, did_you_mean
+from semgraph.errors import Fault, InputError, Problem, nearest
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, python_values, type_of_arrow
 from semgraph.frontend.classes import schema_of_class
@@ -84,9 +84,7 @@ def _written(value: object) -> str:
 
 
 def is_flat(value: Any, levels: int = 100) -> bool:
-    """Whether lists and mappings are nested at most `levels` deep. Deeper or cyclic values crash
-    Arrow, and cannot be written as JSON or in messages.
-    """
+    """Whether lists and mappings are nested at most `levels` deep; deeper ones crash Arrow."""
     if not isinstance(value, (list, tuple, Mapping)):
         return True
     items = value.values() if isinstance(value, Mapping) else value
@@ -103,10 +101,8 @@ def check_text(text: str) -> str:
             what = f"the text holds half a character (U+{ord(text[error.start]):04X}), at {error.start}"
             hint = "it was cut or decoded wrongly before: read it as UTF-8"
             if "\udc80" <= text[error.start] <= "\udcff":
-                what, hint = (
-                    f"{shown(text.encode(errors='surrogateescape'))} is not UTF-8",
-                    "write the text in UTF-8",
-                )
+                what = f"{shown(text.encode(errors='surrogateescape'))} is not UTF-8"
+                hint = "write the text in UTF-8"
             raise Fault(what, hint=hint) from None
     return text
 
@@ -149,11 +145,8 @@ def _plain_number(value: object) -> str | None:
 
 
 def _truth(value: Any) -> bool:
-    truth = (
-        {"true": True, "false": False}.get(value.strip().lower())
-        if isinstance(value, str)
-        else value
-    )
+    words = {"true": True, "false": False}
+    truth = words.get(value.strip().lower()) if isinstance(value, str) else value
     if not isinstance(truth, bool):
         raise Fault(f"{shown(value)} is not true or false", hint="write true or false")
     return truth
@@ -176,9 +169,8 @@ def _time(value: Any) -> datetime:
 def _date(value: Any) -> date:
     day = _iso(value, date.fromisoformat) if isinstance(value, str) else value
     if not isinstance(day, date) or isinstance(day, datetime):
-        raise Fault(
-            f"{shown(value)} is not a date", hint='write it in ISO 8601, such as "2025-01-15"'
-        )
+        hint = 'write it in ISO 8601, such as "2025-01-15"'
+        raise Fault(f"{shown(value)} is not a date", hint=hint)
     return day
 
 
@@ -242,10 +234,8 @@ def _struct(value: Any, kind: Type) -> dict[str, Any]:
     for name, inner in kind.fields:
         result[name] = convert(fields.get(name), inner)
         if result[name] is None and not inner.nullable:
-            raise Fault(
-                f'{shown(value)} has no "{name}"',
-                hint=f"declare it {inner} null if it may be missing",
-            )
+            hint = f"declare it {inner} null if it may be missing"
+            raise Fault(f'{shown(value)} has no "{name}"', hint=hint)
     return result
 
 
@@ -292,9 +282,7 @@ class Unreadable(dict[str, Any]):
 
 @dataclass(frozen=True)
 class RowColumns:
-    """The columns of rows, as Arrow arrays or lists, the number of rows, and by index the rows
-    without columns.
-    """
+    """The columns of rows, as Arrow arrays or lists, their number, and rows without columns."""
 
     values: dict[str, Any]
     count: int
@@ -316,9 +304,8 @@ def _kept(value: Any) -> Any:
         kept = plain(value) if is_flat(value) else _written(value)
         json.dumps(kept, default=str, skipkeys=True)
     except (ArithmeticError, ValueError):
-        return (
-            None if is_null(value) else str(value) if isinstance(value, date) else _written(value)
-        )
+        written = str(value) if isinstance(value, date) else _written(value)
+        return None if is_null(value) else written
     return kept
 
 
@@ -333,9 +320,7 @@ def set_aside(rows: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def with_set_aside(table: pa.Table, bad: Sequence[tuple[str, Mapping[str, Any]]]) -> pa.Table:
-    """A table with its unreadable rows in the metadata. Raises InputError if all rows are
-    unreadable.
-    """
+    """A table with its unreadable rows in the metadata. Raises InputError if all are."""
     if bad and not table.num_rows:
         raise InputError(*few([error for error, _ in bad]))
     return table.replace_schema_metadata(
@@ -457,16 +442,11 @@ def _typed_columns(
         rows = _of_mapping(rows, [name for name, _ in spec.columns])
         raw = columns_of(rows)
     except Fault as fault:
-        needed = [
-            f'"{name}": …' for name, kind in spec.columns if not kind.nullable and name != key
-        ]
-        shown = (
-            f", such as {spec.name}=[{{{', '.join(needed)}}}]"
-            if isinstance(rows, (str, bytes, Mapping))
-            else ""
-        )
-        no_rows = RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)
-        return [], [no_rows], RowColumns({}, 0)
+        hint = fault.hint or ""
+        if isinstance(rows, (str, bytes, Mapping)):
+            needed = (f'"{n}": …' for n, kind in spec.columns if not kind.nullable and n != key)
+            hint += f", such as {spec.name}=[{{{', '.join(needed)}}}]"
+        return [], [RowFault(None, "", fault.what, hint or None)], RowColumns({}, 0)
     columns, count = raw.values, raw.count
     faults = [RowFault(p, "", e.problem.what, e.problem.hint) for p, e in raw.unreadable.items()]
     if not columns and count == len(faults):  # an empty list or file has no column names
@@ -478,7 +458,8 @@ def _typed_columns(
     for name, kind in spec.columns:
         values, wrong = _column(name, kind, columns.get(name, [None] * count))
         if name == partition and kind.nullable:
-            values = _without_null(values)
+            listed = isinstance(values, list)
+            values = [v or "" for v in values] if listed else values.fill_null("")
         if name in columns and not kind.nullable:
             wrong += _nulls(name, values, bad | {fault.row for fault in wrong})
         faults += wrong
@@ -545,10 +526,8 @@ def columns_of(rows: Any) -> RowColumns:
         _unique(columns)
         return RowColumns({name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows)
     if isinstance(_mapping_of(rows), (str, bytes, Mapping)) or not isinstance(rows, Iterable):
-        raise Fault(
-            f"cannot be read from {type(rows).__name__}",
-            hint="give a list of mappings, an Arrow table or a data frame",
-        )
+        hint = "give a list of mappings, an Arrow table or a data frame"
+        raise Fault(f"cannot be read from {type(rows).__name__}", hint=hint)
     listed = list(map(_mapping_of, rows))
     unreadable = {i: row for i, row in enumerate(listed) if isinstance(row, Unreadable)}
     for i, row in enumerate(listed):
@@ -570,7 +549,6 @@ def _library(value: object) -> str:
 
 
 def _refuse_other_frames(rows: Any) -> None:
-    """Refuse a single column, and a lazy frame. Raises Fault."""
     kind, library = type(rows).__name__, _library(rows)
     if library == "polars" and kind == "LazyFrame":
         raise Fault("is a LazyFrame, which has no rows yet", hint="compute it: frame.collect()")
@@ -612,21 +590,16 @@ def _missing(spec: InputSpec, columns: Mapping[str, Any], source: str) -> Iterat
     absent = [name for name in declared if name not in columns]
     needed = [name for name in absent if not declared[name].nullable]
     columns_here = ", ".join(columns) or "none"
-    renames = ",".join(f"{name}={_guess(name, extra)}" for name in needed)
+    renames = ",".join(f"{name}={nearest(name, extra) or 'COLUMN'}" for name in needed)
     hint = f"rename in one go: -i {spec.name}={source or 'FILE'}:{renames}"
     for name in needed:
-        yield RowFault(
-            None, name, f'needs column "{name}" ({declared[name]}); found: {columns_here}', hint
-        )
+        what = f'needs column "{name}" ({declared[name]}); found: {columns_here}'
+        yield RowFault(None, name, what, hint)
+    others = [name for name in absent if name not in needed]
     for name in extra:
-        near = get_close_matches(name, [a for a in absent if a not in needed], 1, 0.8)
-        if near:
-            yield RowFault(
-                None,
-                name,
-                f'has no column "{name}"; it has: {", ".join(declared)}',
-                f'did you mean "{near[0]}"?',
-            )
+        if near := get_close_matches(name, others, 1, 0.8):
+            what = f'has no column "{name}"; it has: {", ".join(declared)}'
+            yield RowFault(None, name, what, f'did you mean "{near[0]}"?')
 
 
 def _slips(spec: InputSpec, columns: Mapping[str, Any], rows: Any) -> Iterator[RowFault]:
@@ -639,11 +612,6 @@ def _slips(spec: InputSpec, columns: Mapping[str, Any], rows: Any) -> Iterator[R
         for place, row in enumerate(rows if near else ()):
             if isinstance(row, Mapping) and name in row and near[0] not in row:
                 yield RowFault(place, name, what, f'did you mean "{near[0]}"?')
-
-
-def _guess(name: str, extra: Sequence[str]) -> str:
-    hint = did_you_mean(name, extra)
-    return hint.split('"')[1] if hint else "COLUMN"
 
 
 def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
@@ -668,9 +636,7 @@ def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
 
 
 def _cast(kind: Type, values: Any) -> Any:
-    """A column that has the type except for widths and units, cast to it; None if values must be
-    converted one by one.
-    """
+    """A column cast to a type that it has but for widths and units; None: value by value."""
     array: Any = values
     if pa.types.is_null(array.type):
         return pa.array([None] * len(array), kind.arrow)
@@ -705,13 +671,6 @@ def _clean(array: Any) -> bool:
     return not pa.types.is_floating(array.type) or pc.all(pc.is_finite(array)).as_py() is not False
 
 
-def _without_null(column: Any) -> Any:
-    """A column of texts with "" in place of NULL."""
-    if isinstance(column, list):
-        return ["" if value is None else value for value in column]
-    return column.fill_null("")
-
-
 def _nulls(name: str, column: Any, bad: Collection[int | None]) -> list[RowFault]:
     """The faults of rows without a value, except rows that are already bad."""
     if not isinstance(column, list) and not column.null_count:
@@ -727,9 +686,7 @@ def _nulls(name: str, column: Any, bad: Collection[int | None]) -> list[RowFault
 def _doubles(
     key: str, column: Any, before: int = 0, bad: Collection[int | None] = ()
 ) -> Iterator[RowFault]:
-    """The fault of the first row with the key of an earlier row, without bad rows. `before` rows
-    precede these.
-    """
+    """The fault of the first row with the key of an earlier row; `before` rows precede these."""
     if not isinstance(column, list):
         import pyarrow.compute as pc
 

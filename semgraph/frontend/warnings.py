@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
-from semgraph.errors import PlanError, Position, Problem
+from semgraph.errors import PlanError, Problem
 from semgraph.frontend.document import Document, read_text, walk_paths
 from semgraph.frontend.head import Head
 from semgraph.frontend.kinds import PARAMETER, whole_parameter
@@ -34,19 +34,13 @@ class LoadedPart(Protocol):
         """Every step by name."""
 
 
-_SILENT = (
-    "params",
-    "doc",
-    "calls",
-    "example",
-)  # parts of a plan in which no parameter has a meaning
+# The parts of a plan in which no parameter has a meaning.
+_SILENT = ("params", "doc", "calls", "example")
 _CONDITIONS = frozenset({"where", "filter", "having"})
 
 
 def warnings(plan: LoadedPart) -> tuple[Problem, ...]:
-    """The warnings about a plan without errors and about its called plans, in the order of
-    positions.
-    """
+    """The warnings about a plan without errors and the plans it calls, by position."""
     roots = [*plan.writes, *plan.returns.values()]
     reached = set(walk(*roots))
     problems = [
@@ -54,13 +48,14 @@ def warnings(plan: LoadedPart) -> tuple[Problem, ...]:
         *(warning for part in plan.parts() for warning in _unused_parameters(part)),
         *(warning for part in plan.parts() for warning in _unread_steps(part, reached)),
     ]
-    first = plan.head.document.file
-    return tuple(sorted(dict.fromkeys(problems), key=lambda each: _order(each.position, first)))
+    return tuple(sorted(dict.fromkeys(problems), key=partial(place_of, plan.head.document.file)))
 
 
-def _order(position: Position | None, first: str) -> tuple[bool, str, int, int]:
-    """The sort key of a position: the plan's own file first, then called plans, each by line."""
-    assert position is not None
+def place_of(first: str, problem: Problem) -> tuple[bool, str, int, int]:
+    """The sort key of a problem: the plan's own file first, then by file and position."""
+    position = problem.position
+    if position is None:
+        return False, "", 0, 0
     return position.file != first, position.file, position.line, position.column
 
 
@@ -94,17 +89,11 @@ def _unused_parameters(part: LoadedPart) -> Iterator[Problem]:
 
 @dataclass(frozen=True)
 class _Mentions:
-    """The names in a plan's text, independent of its parameters.
+    """The names in a plan's text, independent of its parameters."""
 
-    Args:
-        parameters: Parameters, without those in prompt files.
-        prompts: Values of the key `prompt`, each once.
-        takes_conditions: Whether a condition is a whole parameter, which may name any other one.
-    """
-
-    parameters: frozenset[str]
-    prompts: tuple[str, ...]
-    takes_conditions: bool
+    parameters: frozenset[str]  # without those in prompt files
+    prompts: tuple[str, ...]  # values of the key `prompt`, each once
+    takes_conditions: bool  # whether a condition is a whole parameter, which may name any other one
 
 
 @lru_cache(maxsize=64)
@@ -128,9 +117,7 @@ def _mentions(document: Document) -> _Mentions:
 
 
 def _prompt_files(part: LoadedPart) -> Iterator[str]:
-    """The texts of all prompt files that the plan names, including steps that its parameters leave
-    out.
-    """
+    """The texts of all prompt files of the plan, also of steps that its parameters leave out."""
     folder = part.prompts.folder
     for name in _mentions(part.head.document).prompts:
         path = folder / f"{name}.md"
@@ -142,9 +129,7 @@ def _prompt_files(part: LoadedPart) -> Iterator[str]:
 
 
 def _unread_steps(part: LoadedPart, reached: set[Node]) -> Iterator[Problem]:
-    """The problems of steps with model calls that nothing names: they never run. A step that
-    parameters cut off is named somewhere.
-    """
+    """The problems of steps with model calls that nothing names: they never run."""
     for name, built in part.built.items():
         nodes = [built] if isinstance(built, Node) else [*getattr(built, "tables", {}).values()]
         if all(node in reached for node in nodes):
@@ -158,7 +143,6 @@ def _unread_steps(part: LoadedPart, reached: set[Node]) -> Iterator[Problem]:
 
 
 def _is_named(part: LoadedPart, step: str) -> bool:
-    """Whether another step, a write or a result names a step, or a result of it."""
     others = [body for name, body in part.raw.items() if name != step]
     parts = [*others, part.head.data.get("writes"), part.head.data.get("returns")]
     return any(text.split(".", maxsplit=1)[0] == step for value in parts for text in _texts(value))
@@ -166,15 +150,6 @@ def _is_named(part: LoadedPart, step: str) -> bool:
 
 def _texts(value: Any, *, keys: bool = False) -> list[str]:
     """All texts in plain data."""
-    texts: list[str] = []
-    parts = [value]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, str):
-            texts.append(part)
-        elif isinstance(part, dict):
-            texts += map(str, part) if keys else ()
-            parts += part.values()
-        elif isinstance(part, list):
-            parts += part
-    return texts
+    parts = list(walk_paths(value))
+    named = [str(path[-1]) for path, _ in parts if path] if keys else []
+    return [*named, *(part for _, part in parts if isinstance(part, str))]

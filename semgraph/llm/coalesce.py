@@ -36,11 +36,11 @@ class _Flight:
     """A task that answers some calls."""
 
     task: asyncio.Task[Any]
-    calls: list[_Call] = field(default_factory=list)
+    calls: list[_Joined] = field(default_factory=list)
 
 
 @dataclass(eq=False)
-class _Call:
+class _Joined:
     """A request or a text in flight, the number of callers that wait for its answer, and whether
     one of them is charged for it.
     """
@@ -57,7 +57,7 @@ class _InFlight(Wrapper):
 
     def __init__(self, inner: LLM | Embedder) -> None:
         super().__init__(inner)
-        self._calls: dict[_Key, _Call] = {}
+        self._calls: dict[_Key, _Joined] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> _Flight:
@@ -66,13 +66,13 @@ class _InFlight(Wrapper):
         task.add_done_callback(self._tasks.discard)
         return _Flight(task)
 
-    def _join(self, key: _Key, flight: _Flight, answer: asyncio.Future[Any]) -> _Call:
-        call = self._calls[key] = _Call(key, flight, answer)
+    def _join(self, key: _Key, flight: _Flight, answer: asyncio.Future[Any]) -> _Joined:
+        call = self._calls[key] = _Joined(key, flight, answer)
         flight.calls.append(call)
         answer.add_done_callback(lambda done: self._end(call, done))
         return call
 
-    async def _wait(self, calls: Sequence[_Call]) -> None:
+    async def _wait(self, calls: Sequence[_Joined]) -> None:
         """Wait until all calls are answered or have failed: requests in flight are paid for."""
         for call in calls:
             call.waiting += 1
@@ -87,12 +87,12 @@ class _InFlight(Wrapper):
                         self._forget(call)
                     flight.task.cancel()
 
-    def _end(self, call: _Call, done: asyncio.Future[Any]) -> None:
+    def _end(self, call: _Joined, done: asyncio.Future[Any]) -> None:
         self._forget(call)
         if not done.cancelled():
             done.exception()  # mark it retrieved: its callers may be cancelled
 
-    def _forget(self, call: _Call) -> None:
+    def _forget(self, call: _Joined) -> None:
         if self._calls.get(call.key) is call:
             del self._calls[call.key]
 
@@ -135,7 +135,7 @@ class Coalesced(_InFlight):
             raise
         return replace(reply, origin="coalesced", attempts=0) if charged else reply
 
-    async def _is_paid(self, call: _Call) -> bool:
+    async def _is_paid(self, call: _Joined) -> bool:
         """Whether a cancelled call still ends with an answer, or with its own failure."""
         await asyncio.wait([call.answer])
         if call.answer.cancelled():
@@ -190,7 +190,7 @@ class CoalescedTexts(_InFlight):
         self._bytes = 0
         self._lengths = Counter[int]()  # the number of vectors of each length
         self._open: dict[str, _Flight] = {}
-        self._charges: dict[_Call, list[_Charges]] = {}  # of the waiting callers
+        self._charges: dict[_Joined, list[_Charges]] = {}  # of the waiting callers
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
         """Embed texts, in order. Texts that the partition has embedded, or is embedding, cost
@@ -199,7 +199,7 @@ class CoalescedTexts(_InFlight):
         if not texts:
             return Embeddings(np.empty((0, await self.dimensions()), np.float32))
         charges, vectors = _Charges(), dict[str, Vectors]()
-        calls: list[_Call] = []
+        calls: list[_Joined] = []
         for text in dict.fromkeys(texts):
             key = (partition, text)
             if key in self.memory:
@@ -231,7 +231,7 @@ class CoalescedTexts(_InFlight):
             failed=errors,
         )
 
-    async def _answered(self, calls: Sequence[_Call], charges: _Charges) -> None:
+    async def _answered(self, calls: Sequence[_Joined], charges: _Charges) -> None:
         """Wait for the answers to some calls, of which this caller may be charged."""
         if not calls:
             return
@@ -245,7 +245,7 @@ class CoalescedTexts(_InFlight):
                     self._charges[call].remove(charges)
             raise
 
-    def _enqueue(self, key: _Key) -> _Call:
+    def _enqueue(self, key: _Key) -> _Joined:
         partition = key[0]
         flight = self._open.get(partition)
         if flight is None or flight.task.done() or flight.task.cancelling():
@@ -263,7 +263,7 @@ class CoalescedTexts(_InFlight):
             if not isinstance(error, Exception):
                 raise
 
-    def _parts(self, calls: Sequence[_Call]) -> Iterator[Sequence[_Call]]:
+    def _parts(self, calls: Sequence[_Joined]) -> Iterator[Sequence[_Joined]]:
         first, tokens = 0, 0
         for i, call in enumerate(calls):
             size = self.count_tokens(call.key[1])
@@ -273,7 +273,7 @@ class CoalescedTexts(_InFlight):
             tokens += size
         yield calls[first:]
 
-    async def _embed(self, part: Sequence[_Call]) -> None:
+    async def _embed(self, part: Sequence[_Joined]) -> None:
         """Embed some texts. An error fails only these: the other parts are paid for."""
         partition, texts = part[0].key[0], [call.key[1] for call in part]
         try:
@@ -296,11 +296,11 @@ class CoalescedTexts(_InFlight):
         else:
             self._resolve(part, done)
 
-    async def _embed_halves(self, part: Sequence[_Call]) -> None:
+    async def _embed_halves(self, part: Sequence[_Joined]) -> None:
         half = len(part) // 2
         await asyncio.gather(*(self._embed(own) for own in (part[:half], part[half:]) if own))
 
-    def _resolve(self, part: Sequence[_Call], done: Embeddings) -> None:
+    def _resolve(self, part: Sequence[_Joined], done: Embeddings) -> None:
         replayed = set(done.replayed)
         sizes = [0 if i in replayed else len(call.key[1]) + 1 for i, call in enumerate(part)]
         ends = np.cumsum([0, *sizes]) / max(sum(sizes), 1)
@@ -327,7 +327,7 @@ class CoalescedTexts(_InFlight):
         while self._bytes > self.remember and len(self.memory) > 1:
             self._bytes -= self.memory.popitem(last=False)[1].nbytes
 
-    def _fail(self, call: _Call, error: BaseException) -> None:
+    def _fail(self, call: _Joined, error: BaseException) -> None:
         self._charges.pop(call, None)
         if call.answer.done():
             return

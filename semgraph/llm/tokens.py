@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -127,6 +128,37 @@ def most_usage(model: LLM | Embedder, payload: Payload) -> Usage:
     if isinstance(payload, Request):
         return Usage(prompt_tokens(model, payload), 0, payload.max_tokens)
     return Usage(sum(map(model.count_tokens, payload)))
+
+
+# Likely tokens of a value in an answer, by its format or type in the JSON Schema, and elements of a
+# list, as in the answers that were recorded with the shipped plans.
+_LIKELY = {"date-time": 14, "date": 8, "string": 8, "integer": 2, "number": 3, "boolean": 1}
+_ANY, _ELEMENTS, _NOT_NULL = 20, 1.5, 0.5
+
+
+def likely_tokens(request: Request, answers: float = 1) -> float:
+    """The likely tokens of an answer, by the types of its fields; `max_tokens` is the bound.
+
+    Args:
+        request: The request.
+        answers: The number of answers in it: above 1, its outermost list has as many elements.
+    """
+    if not request.schema:
+        return min(1 if request.words else _ANY, request.max_tokens)
+    schema = json.loads(request.schema)
+    listed = answers > 1 and len(schema.get("properties", {})) == 1
+    return min(_likely(schema, answers if listed else _ELEMENTS), request.max_tokens)
+
+
+def _likely(schema: Mapping[str, Any], elements: float = _ELEMENTS) -> float:
+    if "anyOf" in schema:
+        return _NOT_NULL * _likely(schema["anyOf"][0])
+    if "properties" in schema:  # each name has about four characters a token, and quotes
+        fields = schema["properties"].items()
+        return 2 + sum(3 + len(name) / 8 + _likely(kind, elements) for name, kind in fields)
+    if "items" in schema:
+        return 1 + elements * _likely(schema["items"])
+    return _LIKELY.get(schema.get("format", ""), _LIKELY.get(schema.get("type", ""), _ANY))
 
 
 # The members of a request's body that request log-probabilities: 20 is the maximum of OpenAI and

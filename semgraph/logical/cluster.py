@@ -116,9 +116,7 @@ class Cluster(Node, keyword="cluster", rows="any"):
 
     @property
     def swappable(self) -> bool:
-        """Whether `use` may replace the algorithm: not `forest` and `components`, which have one
-        answer.
-        """
+        """Whether `use` may replace the algorithm, which has several answers."""
         return self.choice.name not in EXACT
 
     @property
@@ -141,7 +139,6 @@ class Cluster(Node, keyword="cluster", rows="any"):
 def _check_equal(
     edges: pa.Schema, name: str, nodes: pa.Schema, other: str, path: tuple[str | int, ...]
 ) -> None:
-    """Refuse a column of the edges that differs in type from the column of the nodes."""
     one, two = edges.field(name).type, nodes.field(other).type
     if one != two:
         msg = (

@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -15,7 +16,16 @@ from semgraph.expr.canonical import canonical
 from semgraph.expr.duckdb import expect_type
 from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.node import LabelRead, Node, argument, column_scalar, fresh, typed, under
+from semgraph.logical.node import (
+    LabelRead,
+    Node,
+    argument,
+    column_scalar,
+    fresh,
+    roots_of,
+    typed,
+    under,
+)
 from semgraph.logical.schema import Graph, Label
 from semgraph.logical.semantic import VECTOR
 
@@ -118,9 +128,7 @@ class Pattern:
 
     @property
     def variables(self) -> tuple[Element, ...]:
-        """The named elements, which become struct columns; a variable-length path becomes a list of
-        structs.
-        """
+        """The named elements, which become struct columns; a path becomes a list of structs."""
         return tuple(element for element in self.elements if element.var)
 
     @property
@@ -240,9 +248,7 @@ def step_type(graph: Graph) -> pa.StructType:
 def path_ends(
     graph: Graph, pattern: Pattern, path: PatternPath
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The possible labels of the two nodes around a variable-length path. Raises Fault for an
-    unknown edge type.
-    """
+    """The possible labels of both ends of a variable-length path. Raises Fault."""
     types = [graph.label(name) for name in path.labels]
     out, back = (
         tuple(dict.fromkeys(ends))
@@ -287,9 +293,7 @@ How = Literal["inner", "left"]
 def hit_fields(
     label: Label, graph: Graph, properties: tuple[str, ...] | None
 ) -> dict[str, pa.DataType]:
-    """The fields of a stored row: its key, the ends of an edge, and the properties to read (None:
-    all).
-    """
+    """The fields of a stored row: key, ends of an edge, and the properties to read (None: all)."""
     columns = label.columns
     always = (graph.key, *label.ends)
     wanted = columns if properties is None else dict.fromkeys((*always, *properties))
@@ -317,10 +321,8 @@ class StoreRead(Node, reads_store=True):
             raise Fault(msg, there=there, hint=f"carry {name} along, or write partition: all")
         kind = schema.field(name).type
         if kind not in (pa.string(), pa.list_(pa.string())):
-            raise Fault(
-                f'"{name}" is {type_of_arrow(kind)}',
-                hint="a partition is a string or a list<string>",
-            )
+            hint = "a partition is a string or a list<string>"
+            raise Fault(f'"{name}" is {type_of_arrow(kind)}', hint=hint)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -357,19 +359,14 @@ class Scan(StoreRead, keyword="scan", sole="label"):
         own = super().fingerprint
         if self.limit is not None:
             own += f"limit={self.limit}"
-        return (
-            hashlib.sha256(f"{own}{canonical(self.where)}".encode()).hexdigest()
-            if self.where
-            else own
-        )
+        if not self.where:
+            return own
+        return hashlib.sha256(f"{own}{canonical(self.where)}".encode()).hexdigest()
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        own = {path.split(".")[0] for path in needed} | frozenset().union(
-            *(s.roots for s in self.where)
-        )
-        return self.with_fields(
-            properties=tuple(n for n in self.graph.label(self.label).columns if n in own)
-        )
+        own = roots_of(needed).union(*(scalar.roots for scalar in self.where))
+        names = (name for name in self.graph.label(self.label).columns if name in own)
+        return self.with_fields(properties=tuple(names))
 
     def take_filter(self, where: Scalar) -> Node | None:
         return replace(self, where=(*self.where, where)) if self.limit is None else None
@@ -400,9 +397,8 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
                     columns = label.columns if label else {}
                     if label is None or prop not in columns:
                         where = label.name if label else "a variable-length path"
-                        raise Fault(
-                            f'{where} has no property "{prop}"', hint=did_you_mean(prop, columns)
-                        )
+                        hint = did_you_mean(prop, columns)
+                        raise Fault(f'{where} has no property "{prop}"', hint=hint)
                     typed(((prop, column_scalar(column)),), schema, prop)
                 if element.var:
                     fresh(result, element.var, "variable")
@@ -427,9 +423,7 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
         ]
 
     def fields_of(self, var: str, label: Label) -> dict[str, pa.DataType]:
-        """The fields of a variable of a label: the fields that are read if known, otherwise all
-        fields; and vectors.
-        """
+        """The fields of a variable: those that are read if known, otherwise all; and vectors."""
         fields = hit_fields(label, self.graph, dict(self.properties).get(var))
         return fields | dict.fromkeys(self.vectors_of(label), VECTOR)
 
@@ -454,36 +448,31 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
 
     @property
     def reads(self) -> frozenset[str]:
-        own = frozenset(column.split(".")[0] for column in self.pattern.columns)
-        where = self.where.roots - self.output_columns if self.where else frozenset()
-        partition = (
-            {self.partition or self.graph.partition} if self.partition != "all" else frozenset()
-        )
-        return own | where | partition
+        own = roots_of(self.pattern.columns)
+        if self.where is not None:
+            own |= self.where.roots - self.output_columns
+        return own if self.partition == "all" else own | {self.partition or self.graph.partition}
 
     @property
     def label_reads(self) -> frozenset[LabelRead]:
-        labels = [
-            self.graph.label(name) for element in self.pattern.elements for name in _names(element)
-        ]
+        names = [name for element in self.pattern.elements for name in _names(element)]
         if self.pattern.variable_path is not None:
-            labels += [
-                self.graph.label(name)
-                for ends in path_ends(self.graph, self.pattern, self.pattern.variable_path)
-                for name in ends
-            ]
+            names += chain(*path_ends(self.graph, self.pattern, self.pattern.variable_path))
+        labels = map(self.graph.label, names)
         return frozenset((label.name, name) for label in labels for name in label.columns)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         wanted = needed | (self.where.fields if self.where is not None else frozenset())
-        properties, vectors = [], set[str]()
+        properties, vectors = list[tuple[str, tuple[str, ...] | None]](), set[str]()
         for var, label in self.labelled:
             fields = under(wanted, var)
-            roots = None if fields is None else {f.split(".")[0] for f in fields}
-            properties.append(
-                (var, None if roots is None else tuple(n for n in label.columns if n in roots))
-            )
-            vectors |= {n for n in self.vectors_of(label) if roots is None or n in roots}
+            if fields is None:
+                properties.append((var, None))
+                vectors |= {*self.vectors_of(label)}
+            else:
+                roots = roots_of(fields)
+                properties.append((var, tuple(n for n in label.columns if n in roots)))
+                vectors |= roots.intersection(self.vectors_of(label))
         stored = tuple(n for n in self.vectors if n in vectors)
         return self.with_fields(properties=tuple(properties), vectors=stored)
 

@@ -113,7 +113,6 @@ class Iterate(Node, keyword="iterate", rows="any"):
             yield fault.under("until")
 
     def _wrong_body(self) -> Iterator[Fault]:
-        """The reasons why the body cannot compute the next round."""
         above, below = self.input.schema, self.body.schema
         if self.depth not in self.body.rounds:
             yield Fault(f'do does not read "{self.name}": every round would be the same', "body")
@@ -148,9 +147,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
 
     @cached_property
     def each_round(self) -> frozenset[Node]:
-        """The nodes that are computed in each round: nodes that depend on the previous round, and
-        such nodes of inner loops.
-        """
+        """The nodes that depend on the previous round, also those of inner loops."""
         found: set[Node] = set()
         pending = [self.body]
         while pending:

@@ -50,16 +50,13 @@ OPTIONAL = "optional"  # of a class that is called: it has a default in place of
 
 
 def limits_of(keys: Mapping[str, Any], kind: Type, *, by_class: bool = False) -> str:
-    """The limits among the keys of an answer of a type, as `Type.limits` has them; none that a class
-    checks. Raises Fault.
-    """
+    """The limits of an answer, for `Type.limits`; none that a class checks. Raises Fault."""
     if by_class:
         return canonical_json({OPTIONAL: True}) if OPTIONAL in keys else ""
     limits = {key: keys[key] for key in (*LIMITS, DEFAULT) if keys.get(key) is not None}
     if OPTIONAL in keys:
-        raise Fault(
-            "only a class that is called has optional fields", OPTIONAL, hint=f"{kind} null"
-        )
+        what = "only a class that is called has optional fields"
+        raise Fault(what, OPTIONAL, hint=f"{kind} null")
     if DEFAULT in limits and not kind.nullable:
         what = f"default stands for null, and {kind} is never null"
         raise Fault(what, DEFAULT, hint=f"{kind} null")

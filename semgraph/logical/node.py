@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import pyarrow as pa
 
@@ -34,9 +34,8 @@ from semgraph.formats import shortened
 
 RowsTrait = Literal["1:1", "subset", "expand", "collapse", "any"]
 LabelRead = tuple[str, str]  # (label, property)
-_RELATIONS = frozenset(
-    {"input", "relation", "relations", "all_relations", "within", "body"}
-)  # kinds of arguments
+# The kinds of arguments that are relations.
+_RELATIONS = {"input", "relation", "relations", "all_relations", "within", "body"}
 Needs = frozenset[str] | None  # paths of columns; None: all
 
 
@@ -105,9 +104,7 @@ class Node(ABC):
 
     @abstractmethod
     def infer(self) -> pa.Schema:
-        """The schema of the result; checks all arguments. Raises Fault, with the path of the wrong
-        argument.
-        """
+        """The schema of the result; checks all arguments. Raises Fault with the argument's path."""
 
     # Traits that depend on arguments and inputs
 
@@ -127,7 +124,7 @@ class Node(ABC):
         Default: those that its arguments name.
         """
         columns = self.inputs[0].schema.names if self.inputs else ()
-        return frozenset(path.split(".")[0] for path in self._named_paths).intersection(columns)
+        return roots_of(self._named_paths).intersection(columns)
 
     @cached_property
     def passes(self) -> frozenset[str]:
@@ -181,19 +178,17 @@ class Node(ABC):
         checks whether the struct `cand` is NULL.
         """
         reads = self.reads
-        own = {path for path in self._named_paths if path.split(".")[0] in reads}
-        return frozenset(own | (reads - {path.split(".")[0] for path in own}))
+        own = frozenset(path for path in self._named_paths if path.split(".")[0] in reads)
+        return own | (reads - roots_of(own))
 
     @cached_property
     def _named_paths(self) -> frozenset[str]:
         """The paths that its arguments name, of any relation."""
         values = ((getattr(self, f.name), f.metadata["kind"]) for f in self.arguments())
-        return frozenset(path for value, kind in values for path in _paths_in(value, kind))
+        return frozenset(path for value, kind in values for path in _named_by(value, kind))
 
     def paths_for(self, needed: Needs) -> frozenset[str]:  # noqa: ARG002
-        """The paths of the first input that its arguments read if only `needed` is used of its
-        result.
-        """
+        """The paths of the first input that its arguments read for `needed` of its result."""
         return self.read_paths
 
     def first_needs(self, needed: Needs) -> Needs:
@@ -230,9 +225,7 @@ class Node(ABC):
         return empty[0] and (self.relational or makes_rows_of_rows)
 
     def without_empty(self, empty: Sequence[bool]) -> Node:  # noqa: ARG002
-        """A simpler operator with the same rows if the inputs marked in `empty` have none. Default:
-        itself.
-        """
+        """A simpler operator with the same rows if the inputs marked in `empty` have none."""
         return self
 
     # Structure
@@ -259,20 +252,22 @@ class Node(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the operator and everything below it, without step names and positions."""
+
+        def of_node(value: object) -> str | None:
+            return value.fingerprint if isinstance(value, Node) else None
+
         _known_below(self, "fingerprint")
         parts = [self.keyword, self.tag]
         for f in self.arguments():
             if is_unset(type(self), f.name, getattr(self, f.name)):
                 continue
-            text = self._texts.get(f.name) or canonical(getattr(self, f.name), _node_text)
+            text = self._texts.get(f.name) or canonical(getattr(self, f.name), of_node)
             parts.append(f"{f.metadata.get('tag', f.name)}={text}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @cached_property
     def content(self) -> str:
-        """A hash of the operator alone: all fields, including fields that only rules set, but not
-        relations, step name and position.
-        """
+        """A hash of the operator alone: all fields except relations, step name and position."""
         text = "\n".join((self.tag, *(f"{name}={text}" for name, text in self._texts.items())))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -287,9 +282,7 @@ class Node(ABC):
         }
 
     def with_fields(self, **values: Any) -> Self:
-        """The same operator with other values of some fields. The values are not checked. Returns
-        itself if they are equal.
-        """
+        """The operator with other values of some fields, unchecked; itself if they are equal."""
         if all(getattr(self, name) == value for name, value in values.items()):
             return self
         return self._copy((), values)
@@ -335,16 +328,13 @@ class Node(ABC):
 
 
 def _brief(value: object) -> str:
-    """The text of an argument, in one line."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_brief, value))})"
     return " ".join(str(value).split())
 
 
 def _known_below(node: Node, name: str) -> None:
-    """Compute a cached property of all nodes below, deepest first, so that deep plans do not
-    overflow Python's stack.
-    """
+    """Compute a cached property of all nodes below, deepest first: Python's stack is short."""
     done: set[Node] = set()  # needed because some classes do not cache this property
 
     def known(below: Node) -> bool:
@@ -395,28 +385,9 @@ def _arguments(cls: type[Node]) -> tuple[dataclasses.Field[Any], ...]:
     return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)
 
 
-def _paths_in(value: Any, kind: str) -> Iterator[str]:
-    if isinstance(value, Scalar) or hasattr(value, "other_fields"):  # the latter: a prompt set
-        yield from value.fields
-    elif kind == "using":
-        yield from (left for left, _ in value)
-    elif kind == "pattern":
-        yield from value.columns
-    elif isinstance(value, str):
-        if kind in {"name", "names", "path"} and value:
-            yield value.split(".")[0] if kind == "path" else value
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _paths_in(part, kind)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Node)):
-        for f in dataclasses.fields(value):
-            yield from _paths_in(getattr(value, f.name), "")
-
-
-def scalars_of(node: Node) -> Iterator[Scalar]:
-    """Every SQL scalar among the arguments of an operator."""
-    for f in node.arguments():
-        yield from _scalars_in(getattr(node, f.name))
+def roots_of(paths: Iterable[str]) -> frozenset[str]:
+    """The columns of paths: `cand` of `cand.name`."""
+    return frozenset(path.split(".")[0] for path in paths)
 
 
 def _scalars_in(value: Any) -> Iterator[Scalar]:
@@ -430,10 +401,27 @@ def _scalars_in(value: Any) -> Iterator[Scalar]:
             yield from _scalars_in(getattr(value, f.name))
 
 
+def _named_by(value: Any, kind: str) -> Iterable[str]:
+    match kind:
+        case "prompt":
+            return cast("Iterable[str]", value.fields)
+        case "pattern":
+            return cast("Iterable[str]", value.columns)
+        case "using":
+            return (left for left, _ in value)
+        case "name" | "names" | "path":
+            return roots_of(filter(None, value if isinstance(value, tuple) else (value,)))
+    return (path for scalar in _scalars_in(value) for path in scalar.fields)
+
+
+def scalars_of(node: Node) -> Iterator[Scalar]:
+    """Every SQL scalar among the arguments of an operator."""
+    for f in node.arguments():
+        yield from _scalars_in(getattr(node, f.name))
+
+
 def under(paths: Needs, alias: str) -> Needs:
-    """The needed fields of the struct `alias`. None: all; an empty set: only whether the struct is
-    NULL.
-    """
+    """The needed fields of the struct `alias`. None: all; empty: only whether it is NULL."""
     if paths is None or alias in paths:
         return None
     return frozenset(path.split(".", 1)[1] for path in paths if path.startswith(f"{alias}.")) - {""}
@@ -442,10 +430,6 @@ def under(paths: Needs, alias: str) -> Needs:
 def owner_column(rows: Node, owner: str) -> frozenset[str]:
     """The column with the partition of rows outside windows, if they have that column."""
     return frozenset({owner} if owner in rows.schema.names and not rows.windowed else ())
-
-
-def _node_text(value: object) -> str | None:
-    return value.fingerprint if isinstance(value, Node) else None
 
 
 def walk(*roots: Node) -> Iterator[Node]:
@@ -467,14 +451,21 @@ def nodes_of(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     return tuple(walk(*roots))
 
 
-def rewrite(roots: tuple[Node, ...], change: Callable[[Node], Node]) -> tuple[Node, ...]:
-    """Apply `change` to every node below the roots, bottom up; shared nodes stay shared."""
+def rebuilt(roots: tuple[Node, ...], change: Callable[[Node, Node], Node]) -> tuple[Node, ...]:
+    """Replace every node below the roots, bottom up, by `change` of the node and of its copy over the
+    replaced inputs; shared nodes stay shared.
+    """
     done: dict[Node, Node] = {}
     for node in nodes_of(roots):
-        changed = change(over(node, done))
+        changed = change(node, over(node, done))
         if changed is not node:
             done[node] = changed
     return tuple(done.get(root, root) for root in roots)
+
+
+def rewrite(roots: tuple[Node, ...], change: Callable[[Node], Node]) -> tuple[Node, ...]:
+    """Apply `change` to every node below the roots, bottom up; shared nodes stay shared."""
+    return rebuilt(roots, lambda _, node: change(node))
 
 
 def over(node: Node, changed: Mapping[Node, Node]) -> Node:
@@ -524,10 +515,16 @@ def merged(schema: pa.Schema, columns: list[pa.Field[Any]]) -> pa.Schema:
 def fresh(schema: pa.Schema, name: str, what: str) -> None:
     """Refuse the name of an existing column."""
     if name in schema.names:
-        msg = f'{what} "{name}" is a column already'
-        raise Fault(
-            msg, there="columns here: " + ", ".join(schema.names), hint="choose another name"
-        )
+        there = "columns here: " + ", ".join(schema.names)
+        raise Fault(f'{what} "{name}" is a column already', there=there, hint="choose another name")
+
+
+def free(name: str, taken: Iterable[str]) -> str:
+    """A name like this that is none of these, even without case."""
+    folded = {other.lower() for other in taken}
+    while name.lower() in folded:
+        name += "_"
+    return name
 
 
 def struct_of(schema: pa.Schema) -> pa.DataType:
@@ -588,9 +585,7 @@ def typed(
 def typed_of_groups(
     columns: Columns, schema: pa.Schema, key: str, groups: Sequence[str] = ()
 ) -> list[pa.Field[Any]]:
-    """The fields of columns that are computed from groups of rows. `groups` is the SQL of the
-    values that are equal in a group.
-    """
+    """The fields of columns computed from groups, in which the SQL of `groups` is equal."""
     return _all_typed(columns, key, lambda scalar: type_over_groups(scalar, schema, groups))
 
 
@@ -616,31 +611,22 @@ def check_standing_in(
     about groups.
     """
     kinds = {f.name: f.type for f in answers}
-    for name, scalar in columns:
+
+    def type_here(value: Scalar) -> pa.DataType:
+        return type_of(value, schema) if groups is None else type_over_groups(value, schema, groups)
+
+    for name, value in columns:
         with faults_at(key, name):
-            _check_stands_for(name, scalar, schema, key, kinds, groups)
-
-
-def _check_stands_for(
-    name: str,
-    scalar: Scalar,
-    schema: pa.Schema,
-    key: str,
-    kinds: dict[str, pa.DataType],
-    groups: Sequence[str] | None,
-) -> None:
-    if name not in kinds:
-        msg = f'{key}: "{name}" is not an answer of this prompt'
-        raise Fault(msg, **among(name, kinds, "its answers"))
-    own = type_of(scalar, schema) if groups is None else type_over_groups(scalar, schema, groups)
-    alike = own == kinds[name]
-    if not alike and (
-        (groups is not None and scalar.columns) or not stands_for(scalar, schema, kinds[name])
-    ):
-        actual, wanted = type_of_arrow(own), type_of_arrow(kinds[name])
-        raise Fault(f'{key}: "{scalar.text}" is {actual}, but the answer "{name}" is {wanted}')
-    if groups is None:
-        check_over_rows(scalar, schema)
+            if name not in kinds:
+                what = f'{key}: "{name}" is not an answer of this prompt'
+                raise Fault(what, **among(name, kinds, "its answers"))
+            wanted, constant = kinds[name], groups is None or not value.columns
+            own = type_here(value)
+            if own != wanted and not (constant and stands_for(value, schema, wanted)):
+                types = f'{type_of_arrow(own)}, but the answer "{name}" is {type_of_arrow(wanted)}'
+                raise Fault(f'{key}: "{value.text}" is {types}')
+            if groups is None:
+                check_over_rows(value, schema)
 
 
 def expect_type_of_groups(
@@ -649,9 +635,8 @@ def expect_type_of_groups(
     """Refuse a scalar over groups of rows with a type other than `wanted`. Raises Fault."""
     kind = type_over_groups(scalar, schema, groups)
     if kind != wanted:
-        raise Fault(
-            f'"{short(scalar.text)}" is {type_of_arrow(kind)}, expected {type_of_arrow(wanted)}'
-        )
+        types = f"{type_of_arrow(kind)}, expected {type_of_arrow(wanted)}"
+        raise Fault(f'"{short(scalar.text)}" is {types}')
 
 
 def computed_sql(scalar: Scalar, kind: pa.DataType) -> str:
@@ -667,7 +652,7 @@ def column_scalar(path: str) -> Scalar:
 
 def needed_columns(columns: Columns, needed: frozenset[str]) -> Columns:
     """The computed columns that needed paths refer to."""
-    roots = {path.split(".")[0] for path in needed}
+    roots = roots_of(needed)
     return tuple((name, scalar) for name, scalar in columns if name in roots)
 
 
@@ -675,35 +660,28 @@ def read_through(columns: Columns, needed: frozenset[str]) -> frozenset[str]:
     """The paths that computed columns read if only `needed` is used of them."""
     paths: set[str] = set()
     for name, scalar in columns:
-        fields = frozenset(p.split(".", 1)[1] for p in needed if p.startswith(f"{name}.")) - {""}
-        paths |= scalar.fields if name in needed else paths_for(scalar, fields)
+        fields = under(needed, name)
+        paths |= scalar.fields if fields is None else paths_for(scalar, fields)
     return frozenset(paths)
 
 
 def with_own(
     needed: frozenset[str] | None, alias: str, using: Using, scalars: Iterable[Scalar]
 ) -> frozenset[str] | None:
-    """The paths that a join needs of its other side: needed fields of `alias`, and paths in its own
-    conditions.
-    """
-    own = frozenset().union(*(s.fields for s in scalars))
-    if needed is None or alias in own:
+    """The paths that a join needs of its other side: of `alias`, and of its own conditions."""
+    own = under(frozenset().union(*(s.fields for s in scalars)), alias)
+    if needed is None or own is None:
         return None
-    fields = {path.split(".", 1)[1] for path in own if path.startswith(f"{alias}.")} - {""}
-    return needed | fields | {right for _, right in using}
+    return needed | own | {right for _, right in using}
 
 
 def joined_fields(
     needed: frozenset[str], alias: str, using: Using, scalars: Iterable[Scalar], right: pa.Schema
 ) -> tuple[str, ...] | None:
-    """The fields of the other row that a join must return: needed fields of `alias`, and fields
-    that its conditions read.
-    """
-    own = frozenset().union(*(s.fields for s in scalars), needed)
-    if alias in own:
+    """The fields of the other row that a join returns: needed ones, and those it reads."""
+    own = under(frozenset().union(*(s.fields for s in scalars), needed), alias)
+    if own is None:
         return None
-    wanted = {path.split(".")[1] for path in own if path.startswith(f"{alias}.")} | {
-        r.split(".")[0] for _, r in using
-    }
+    wanted = roots_of(own) | roots_of(path for _, path in using)
     names = tuple(name for name in right.names if name in wanted)
     return names or tuple(right.names[:1])

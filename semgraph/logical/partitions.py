@@ -46,15 +46,10 @@ _Equal = (exp.EQ, exp.NullSafeEQ)
 
 @dataclass(frozen=True)
 class PartitionsOf:
-    """The partitions in a relation.
+    """The partitions in a relation."""
 
-    Args:
-        owned: Whether its rows belong to partitions.
-        external: Columns that may hold text of a partition other than that of their row.
-    """
-
-    owned: bool
-    external: frozenset[str] = frozenset()
+    owned: bool  # whether its rows belong to partitions
+    external: frozenset[str] = frozenset()  # columns that may hold text of another than their row's
 
 
 @dataclass(frozen=True)
@@ -69,12 +64,8 @@ def mixed_prompts(
     roots: Iterable[Node], partitions: frozenset[str], *, windows: bool
 ) -> Iterator[Problem]:
     """A problem for each operator below the roots with a prompt that may contain rows of two
-    partitions.
-
-    Args:
-        roots: The plan's results and writes, as written: the optimizer drops partition columns.
-        partitions: The names of the partition columns of the graph and of the plan's windows.
-        windows: Whether the plan cuts windows.
+    partitions. `partitions` names the partition columns of the graph and of the plan's windows. The
+    plan is as written: the optimizer drops partition columns.
     """
     known: dict[Node, PartitionsOf] = {}
     plan = _Plan(partitions, windows)
@@ -128,7 +119,6 @@ def _problems(
 
 
 def _fields(node: Node, column: str) -> set[str]:
-    """The fields of a column that is a struct."""
     kind = node.schema.field(column).type
     return {field.name for field in kind} if pa.types.is_struct(kind) else set()
 
@@ -171,9 +161,7 @@ def _(node: Project | Add, below: list[PartitionsOf], plan: _Plan) -> Partitions
 def _external(
     node: Project | Add, first: PartitionsOf, partitions: frozenset[str]
 ) -> frozenset[str]:
-    """The computed columns that may hold text of other owners: computed from such text, or from
-    other rows by a window function.
-    """
+    """The computed columns that may hold text of other owners, or by a window of other rows."""
     loose = first.owned and not node.windowed
     texts = _texts(node, node.columns) if loose else frozenset[str]()
     return frozenset(
@@ -187,13 +175,12 @@ def _external(
 def _by_partition(scalar: Scalar, partitions: frozenset[str]) -> bool:
     """Whether every window of a scalar stays within the partition."""
     windows = scalar.shared_ast.find_all(exp.Window)
-    return all(
-        any(
-            isinstance(by, exp.Column) and by.name in partitions
-            for by in window.args.get("partition_by") or ()
-        )
-        for window in windows
-    )
+
+    def within(window: exp.Expr) -> bool:
+        columns = (by for by in window.args.get("partition_by") or () if isinstance(by, exp.Column))
+        return any(by.name in partitions for by in columns)
+
+    return all(map(within, windows))
 
 
 @_owners.register
@@ -208,7 +195,6 @@ def _(node: Aggregate, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
 
 
 def _columns(names: Iterable[str]) -> set[str]:
-    """SQL of columns."""
     return {column_scalar(name).sql for name in names}
 
 
@@ -227,9 +213,8 @@ def _(node: Unnest, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
 @_owners.register(Union)
 @_owners.register(Iterate)
 def _(_node: Union | Iterate, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
-    return PartitionsOf(
-        any(each.owned for each in below), frozenset().union(*(each.external for each in below))
-    )
+    external = frozenset[str]().union(*(each.external for each in below))
+    return PartitionsOf(any(each.owned for each in below), external)
 
 
 @_owners.register
@@ -258,19 +243,15 @@ def _(node: _Joining, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
     if not isinstance(node, GroupJoin) and node.how in {"semi", "anti"}:
         return left
     confined = _confined(node, plan.partitions)
-    takes_owner = (
-        node.other.windowed and not node.input.windowed
-    )  # the rows are those of the right side's windows
+    # the rows are those of the right side's windows
+    takes_owner = node.other.windowed and not node.input.windowed
     brings = bool(right.external) or (right.owned and not confined and not takes_owner)
     external = set(left.external)
     if takes_owner and left.owned and not confined:
         external |= set(node.input.schema.names)
     if isinstance(node, GroupJoin):
-        external |= {
-            name
-            for name, scalar in node.add
-            if scalar.roots & (external | ({node.alias} if brings else set()))
-        }
+        loose = external | ({node.alias} if brings else set())
+        external |= {name for name, scalar in node.add if scalar.roots & loose}
     elif brings:
         external.add(node.alias)
     return PartitionsOf(left.owned or takes_owner, frozenset(external))
@@ -292,7 +273,6 @@ def _confined(node: _Joining, partitions: frozenset[str]) -> bool:
 
 
 def _both_sides(term: exp.Expr, alias: str) -> bool:
-    """Whether a condition reads both rows."""
     of_other = {path.startswith(f"{alias}.") for path in from_ast(term, "").columns}
     return of_other == {True, False}
 
@@ -308,9 +288,7 @@ def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _compares(term: exp.Expr, alias: str, partitions: frozenset[str]) -> bool:
-    """Whether a condition requires that both rows have the same partition, or that one of them has
-    none.
-    """
+    """Whether a condition requires equal partitions of both rows, or that one has none."""
     if isinstance(term, exp.Paren):
         return _compares(term.this, alias, partitions)
     if isinstance(term, exp.Or):

@@ -57,33 +57,23 @@ class InputSpec:
 @dataclass(frozen=True)
 class Windowing:
     """The windowing of one input: its rows are cut into windows, which run sequentially in a
-    partition.
-
-    Args:
-        input: The input.
-        partition: Its column with the partition value; NULL becomes "" if the column is nullable.
-        order: Its columns that order the rows of a partition; `position` (the row's index in the
-            input) breaks ties.
-        key: Its column with the row's key; a NULL key is generated from the columns `key_of` and
-            the ordinal among equal rows.
-        size: Rows in a window; None: all; `ready`: all rows of a partition that are computed ahead
-            when the previous window commits, at most `ahead`.
-        ahead: Windows that may be computed ahead of the last commit.
-        on_error: `set_aside` leaves a failed row out and continues; `stop` ends its partition.
+    partition. `key`, `partition` and the others name columns of the input.
 
     The engine adds two columns to the input: `position`, and `turn`, the row's ordinal in its
-    partition.
+    partition. The position breaks the ties of `order`.
     """
 
     tag: ClassVar[str] = "Order"
     input: str
-    partition: str
+    partition: str  # NULL becomes "" if the column is nullable
     order: tuple[str, ...] = field(metadata={"tag": "by"})
-    key: str = ""
+    key: str = ""  # a NULL key is generated from `key_of` and the ordinal among equal rows
     key_of: tuple[str, ...] = ()
+    # rows in a window; None: all; `ready`: all rows of a partition that are computed ahead when the
+    # previous window commits, at most `ahead`
     size: int | Literal["ready"] | None = field(default=1, metadata={"tag": "window"})
-    ahead: int = 64
-    on_error: Literal["set_aside", "stop"] = "set_aside"
+    ahead: int = 64  # windows that may be computed ahead of the last commit
+    on_error: Literal["set_aside", "stop"] = "set_aside"  # stop: a failed row ends its partition
 
     @property
     def by_readiness(self) -> bool:
@@ -91,41 +81,28 @@ class Windowing:
         return self.size == "ready"
 
     def window_size(self, rows: int) -> int:
-        """The size of a partition's windows before the run.
-
-        Args:
-            rows: The number of rows of the partition.
-        """
+        """The size of the windows of a partition with so many rows, before the run."""
         return 1 if self.size == "ready" else self.size or rows
 
 
 @dataclass(frozen=True)
 class SchemaWrite:
-    """A write of the schema. It creates missing schema objects of the graph in the store, once,
-    before the run.
-
-    Args:
-        drop: Whether to first drop the indexes with names of the graph.
-    """
+    """A write of the schema: what the store lacks of the graph is created before the run."""
 
     tag: ClassVar[str] = "SchemaWrite"
-    drop: bool = False
+    drop: bool = False  # whether to first drop the indexes with names of the graph
 
 
 @dataclass(frozen=True)
 class Choice:
     """The implementation of a step: its name, its parameters, sorted, and the model that it calls:
     `block(left=10) @ small`.
-
-    Args:
-        name: Its name; "": the choice is only a model, `@ small`.
-        params: Its parameters.
-        model: A role, or PROVIDER:NAME; it outranks the role of the prompt. "": that role.
     """
 
     tag: ClassVar[str] = "Choice"
-    name: str
+    name: str  # "": the choice is only a model, `@ small`
     params: tuple[tuple[str, Any], ...] = ()
+    # a role, or PROVIDER:NAME, which outranks the role of the prompt
     model: str = field(default="", metadata={"added": True})
 
     @classmethod
@@ -287,9 +264,7 @@ def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class PlanCall:
-    """A call of a plan: the plan that the step names, the plan that `use` substitutes, the relations
-    that enter and leave it, and the called plan as plain data.
-    """
+    """A call: the plan that the step names, the one in its place, its relations, and its data."""
 
     plan: str
     by: Choice | None = None
@@ -352,9 +327,7 @@ class LogicalPlan:
     load: Callable[[Mapping[str, Any]], LogicalPlan] | None = field(default=None, compare=False)
 
     def using(self, use: Mapping[str, Any]) -> LogicalPlan:
-        """The plan with other implementations of steps, and with called plans replaced by other
-        plans. Raises PlanError.
-        """
+        """The plan with other implementations of steps and other called plans. Raises PlanError."""
         calls = {pattern for pattern in use if match_steps(pattern, self.called)}
         if calls and self.load is not None:
             return self.load(use)
@@ -475,9 +448,7 @@ class LogicalPlan:
         return uses_store(*self.roots)
 
     def choice(self, step: str) -> Choice | None:
-        """The implementation that the plan chooses for a step, by the step's name or the last part
-        of `outer/inner`; None: the reference.
-        """
+        """The implementation of a step, by its name or the last part of it; None: the reference."""
         return self.use.get(step) or self.use.get(step.rsplit("/", 1)[-1])
 
     @cached_property
@@ -496,13 +467,7 @@ class LogicalPlan:
 
 
 def all_partitions(graph: Graph, step: str, origin: Position | None) -> Node:
-    """The partitions with nodes in a store, each once; NULL becomes "", as in windows.
-
-    Args:
-        graph: The graph, with at least one node label.
-        step: The step of the operators.
-        origin: Their position in the plan.
-    """
+    """The partitions with nodes in a store, each once; NULL becomes "", as in windows."""
     owner = graph.partition
     column = (owner, parse_scalar(f"coalesce({column_scalar(owner).sql}, '')"))
     scans = (
@@ -521,12 +486,7 @@ def uses_store(*roots: Node) -> bool:
 
 
 def without_absent(plan: LogicalPlan, given: Collection[str]) -> LogicalPlan:
-    """The plan with all partitions in place of omitted inputs that stand for them.
-
-    Args:
-        plan: The plan.
-        given: The names of its inputs with rows.
-    """
+    """The plan with all partitions in place of the inputs that stand for them and are not given."""
     absent = {name for name, spec in plan.inputs.items() if spec.or_all and name not in given}
     if not absent:
         return plan

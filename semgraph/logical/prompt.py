@@ -95,9 +95,7 @@ def _parameter(name: str, params: Mapping[str, Any]) -> str:
 
 
 def show(value: Any) -> str:
-    """A value in a prompt: text unchanged, NULL as an empty text, times in ISO 8601, other values
-    as JSON.
-    """
+    """A value in a prompt: text unchanged, NULL as "", times in ISO 8601, others as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -207,18 +205,12 @@ class Prompt:
 
 @dataclass(frozen=True)
 class PromptSet:
-    """The prompts of an operator: one, or one by the value of a column, all with the same answers.
-
-    Args:
-        prompts: (value, prompt) pairs; if `on` is empty there is one pair, with value "".
-        on: The column whose value selects the prompt.
-        otherwise: The prompt of all other values; without it a row with another value fails.
-    """
+    """The prompts of an operator: one, or one by the value of a column, all with the same answers."""
 
     tag: ClassVar[str] = "PromptSet"
-    prompts: tuple[tuple[str, Prompt], ...]
-    on: str = field(default="", metadata={"tag": "by"})
-    otherwise: Prompt | None = None
+    prompts: tuple[tuple[str, Prompt], ...]  # with their values; without `on`: one, with ""
+    on: str = field(default="", metadata={"tag": "by"})  # the column whose value selects the prompt
+    otherwise: Prompt | None = None  # of all other values; without it such rows fail
 
     @property
     def all(self) -> tuple[Prompt, ...]:
@@ -250,10 +242,6 @@ class PromptSet:
     def other_fields(self) -> tuple[str, ...]:
         """The columns of the other row that any prompt reads."""
         return tuple(dict.fromkeys(f for p in self.all for f in p.other_fields))
-
-    def of_pairs(self, alias: str) -> PromptSet:
-        """The same prompts in a sem_join with `alias` as the other row."""
-        return self.each(lambda prompt: replace(prompt, alias=alias))
 
     def pick(self, value: str | None) -> Prompt | None:
         """The prompt for a value of `on`; an exact match precedes a match without case."""

@@ -37,6 +37,7 @@ from semgraph.logical.node import (
     merged,
     needed_columns,
     read_through,
+    roots_of,
     typed,
     typed_of_groups,
     under,
@@ -66,13 +67,8 @@ class Empty(Input, is_empty=True, tag="Nothing"):
     @classmethod
     def like(cls, node: Node) -> Empty:
         """The empty relation that replaces a node without rows."""
-        return cls(
-            step=node.step,
-            origin=node.origin,
-            name=node.step,
-            columns=node.schema,
-            windowed=node.windowed,
-        )
+        place: Any = {"step": node.step, "origin": node.origin, "name": node.step}
+        return cls(columns=node.schema, windowed=node.windowed, **place)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,7 +138,7 @@ class Add(Computing, keyword="add", carries=True):
         if needs is None or needed is None:
             return needs
         kinds = {f.name: f.type for f in self.input.schema}
-        replaced = (self.output_columns & kinds.keys()) & {path.split(".")[0] for path in needed}
+        replaced = self.output_columns & kinds.keys() & roots_of(needed)
         return needs | {
             f"{name}." if pa.types.is_struct(kinds[name]) else name for name in replaced
         }
@@ -248,18 +244,14 @@ class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
 
     def infer(self) -> pa.Schema:
         if not self.by and not self.add:
-            raise Fault(
-                "aggregate needs at least one column in by or add",
-                hint="add: {n: count(*)} counts the rows",
-            )
+            hint = "add: {n: count(*)} counts the rows"
+            raise Fault("aggregate needs at least one column in by or add", hint=hint)
         groups = typed(self.by, self.input.schema, "by", windows=False)
         clash = {n for n, _ in self.by} & {n for n, _ in self.add}
         if clash:
             raise Fault(f'"{min(clash)}" is in by and in add', "add", min(clash))
-        equal = [
-            executable(computed_sql(scalar, f.type))
-            for (_, scalar), f in zip(self.by, groups, strict=True)
-        ]
+        pairs = zip(self.by, groups, strict=True)
+        equal = [executable(computed_sql(scalar, f.type)) for (_, scalar), f in pairs]
         result = pa.schema([*groups, *typed_of_groups(self.add, self.input.schema, "add", equal)])
         if self.having is not None:
             with faults_at("having"):
@@ -275,9 +267,8 @@ class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
         return empty[0] and (bool(self.by) or self.windowed)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        add = needed_columns(
-            self.add, needed | (self.having.fields if self.having else frozenset())
-        )
+        of_having = self.having.fields if self.having else frozenset[str]()
+        add = needed_columns(self.add, needed | of_having)
         return self.with_fields(add=add or (() if self.by else self.add[:1]))
 
 
@@ -356,18 +347,19 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         if self.how in {"semi", "anti"}:
             return left
         if not self.alias:
-            raise Fault(
-                "an inner or left join needs alias, the name of the column with the other row"
-            )
+            what = "an inner or left join needs alias, the name of the column with the other row"
+            raise Fault(what)
         return combined(left, right, self.alias, self.fields)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         if self.how in {"semi", "anti"}:
             return self
-        scalars = [self.where] if self.where else []
-        return self.with_fields(
-            fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema)
-        )
+        own = joined_fields(needed, self.alias, self.using, self._scalars, self.other.schema)
+        return self.with_fields(fields=own)
+
+    @property
+    def _scalars(self) -> list[Scalar]:
+        return [] if self.where is None else [self.where]
 
     @cached_property
     def windowed(self) -> bool:
@@ -384,9 +376,8 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         if self.how == "anti":
             return self.input
         null = parse_scalar(f"CAST(NULL AS {sql_type(self.schema.field(self.alias).type)})")
-        return Add(
-            input=self.input, columns=((self.alias, null),), step=self.step, origin=self.origin
-        )
+        columns = ((self.alias, null),)
+        return Add(input=self.input, columns=columns, step=self.step, origin=self.origin)
 
     @property
     def drops(self) -> bool:
@@ -395,7 +386,7 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         alias = self.alias or "_right"
         wanted = frozenset[str]() if self.how in {"semi", "anti"} else under(needed, alias)
-        return (with_own(wanted, alias, self.using, [self.where] if self.where else []),)
+        return (with_own(wanted, alias, self.using, self._scalars),)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -433,7 +424,6 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
 
     @property
     def _scalars(self) -> list[Scalar]:
-        """The expressions over both rows."""
         where = [] if self.where is None else [self.where]
         return [*where, *(scalar for _, scalar in self.add), *(term.by for term in self.order)]
 
@@ -442,13 +432,9 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         """The operator without unneeded aggregates; a list of matches has only needed fields."""
-        add = needed_columns(self.add, needed) or self.add[:1]
-        row = self.other.schema
-        return self.with_fields(
-            add=tuple(
-                (name, _listed(scalar, self.alias, row, needed, name)) for name, scalar in add
-            )
-        )
+        add, row = needed_columns(self.add, needed) or self.add[:1], self.other.schema
+        listed = ((name, _listed(scalar, self.alias, row, needed, name)) for name, scalar in add)
+        return self.with_fields(add=tuple(listed))
 
 
 def _listed(
@@ -464,7 +450,7 @@ def _listed(
 
 def narrowed_struct(path: str, kind: pa.StructType, fields: frozenset[str]) -> str:
     """A struct reduced to some of its fields, or to one field if `fields` is empty; NULL stays NULL."""
-    names = {field.split(".")[0] for field in fields}
+    names = roots_of(fields)
     chosen = [f for f in kind if f.name in names] or [kind.field(0)]
     parts = []
     for f in chosen:
@@ -476,9 +462,7 @@ def narrowed_struct(path: str, kind: pa.StructType, fields: frozenset[str]) -> s
 
 
 def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type of the common fields of two structs, in the order of the first. None if a type is no
-    struct.
-    """
+    """The type of the common fields of two structs, in the order of the first; None: no structs."""
     if one == other:
         return one
     if not pa.types.is_struct(one) or not pa.types.is_struct(other):
@@ -510,9 +494,8 @@ class OfAlike(Node, sole="of", relational=True):
         first = self.relations[0].schema
         if self.fields is None and (faults := list(self._lacking())):
             raise Faults(faults)
-        return pa.schema(
-            [self._column(f) for f in first if self.fields is None or f.name in self.fields]
-        )
+        names = first.names if self.fields is None else self.fields
+        return pa.schema([self._column(f) for f in first if f.name in names])
 
     def _lacking(self) -> Iterator[Fault]:
         """A fault for each relation that lacks columns of another."""
@@ -553,19 +536,14 @@ class Union(OfAlike, keyword="union"):
         return self._alike()
 
     def first_needs(self, needed: Needs) -> Needs:
-        if needed is None:
-            return frozenset(self.schema.names)
-        return frozenset(p for p in needed if p.split(".")[0] in self.schema.names) or frozenset(
-            self.schema.names
-        )
+        names = frozenset(self.schema.names)
+        return frozenset(path for path in needed or () if path.split(".")[0] in names) or names
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         return (self.first_needs(needed),) * (len(self.relations) - 1)
 
     def with_inputs(self, *inputs: Node) -> Self:
-        """As the base class. Rules may narrow the structs of each relation differently; the common
-        fields remain.
-        """
+        """As the base class; of structs that rules narrow differently, common fields remain."""
         if self.fields is None and any(
             a is not b for a, b in zip(inputs, self.inputs, strict=True)
         ):
@@ -573,7 +551,7 @@ class Union(OfAlike, keyword="union"):
         return super().with_inputs(*inputs)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        roots = {path.split(".")[0] for path in needed}
+        roots = roots_of(needed)
         names = tuple(name for name in self.schema.names if name in roots)
         return self.with_fields(fields=names or tuple(self.schema.names[:1]))
 
@@ -581,9 +559,7 @@ class Union(OfAlike, keyword="union"):
         return all(empty)
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
-        """The union of the relations that may have rows; columns keep the order of the first
-        relation.
-        """
+        """The union of relations that may have rows, with the first relation's order of columns."""
         rest = tuple(node for node, none in zip(self.relations, empty, strict=True) if not none)
         if len(rest) == len(self.relations) or not rest:
             return self

@@ -26,9 +26,7 @@ PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*\Z")  # a column or a field of it
 
 @dataclass(frozen=True)
 class Derived:
-    """A property that `merge` derives from another property, by a text function (`key(name)`) or by
-    embedding.
-    """
+    """A property that `merge` derives from another one, by a text function or by embedding."""
 
     tag: ClassVar[str] = "Derived"
     name: str
@@ -40,34 +38,23 @@ class Derived:
 class Label:
     """A node label or an edge type.
 
-    Args:
-        name: The name in the store.
-        kind: `node` or `edge`.
-        properties: Types by name: key, partition and common properties first, derived text
-            properties last, no vectors.
-        derived: Derived properties by name, vectors included.
-        fulltext: Properties by name of the full-text index.
-        index: Properties with a range index, in addition to key and partition.
-        open: The extensions that rows may add: `labels` (column `labels`, list<string>) and
-            `attributes` (column `attributes`, json, stored as separate properties if the store
-            supports this).
-        source: Label of an edge's source.
-        target: Label of an edge's target.
-        ignore: Properties that other programs store with such rows; they are no attributes.
-        aliases: The property or attribute with the keys of rows that were merged into a row.
+    Rows may add what is `open`: `labels` (column `labels`, list<string>) and `attributes` (column
+    `attributes`, json, stored as separate properties if the store supports this).
     """
 
     tag: ClassVar[str] = "Label"
-    name: str
+    name: str  # in the store
     kind: Literal["node", "edge"]
+    # key, partition and common properties first, derived text properties last, no vectors
     properties: Mapping[str, Type]
-    derived: Mapping[str, Derived]
-    fulltext: Mapping[str, tuple[str, ...]]
-    index: tuple[str, ...] = ()
+    derived: Mapping[str, Derived]  # vectors included
+    fulltext: Mapping[str, tuple[str, ...]]  # properties, by name of the full-text index
+    index: tuple[str, ...] = ()  # properties with a range index, besides key and partition
     open: frozenset[str] = frozenset()
-    source: str = ""
+    source: str = ""  # the label of an edge's source
     target: str = ""
-    ignore: frozenset[str] = frozenset()
+    ignore: frozenset[str] = frozenset()  # properties of other programs, which are no attributes
+    # the property or attribute with the keys of rows that were merged into a row
     aliases: str = field(default="", compare=False)
 
     @cached_property
@@ -93,24 +80,15 @@ class Label:
 
 @dataclass(frozen=True)
 class Draw:
-    """The properties that a picture of the graph shows, if a label has them. "" shows none.
-
-    Args:
-        node: The property with the name of a node.
-        edge: The property with the name of an edge, instead of its label.
-        text: The property with the text of an edge.
-        start: The property with the start of an edge's validity (`from` in `graph.yaml`).
-        end: The property with the end of its validity (`to` in `graph.yaml`).
-        sources: The property with the list of keys of the nodes from which an edge was learnt.
-    """
+    """The properties that a picture of the graph shows, if a label has them; "" shows none."""
 
     tag: ClassVar[str] = "Draw"
-    node: str = ""
-    edge: str = ""
-    text: str = ""
-    start: str = ""
-    end: str = ""
-    sources: str = ""
+    node: str = ""  # the name of a node
+    edge: str = ""  # the name of an edge, instead of its label
+    text: str = ""  # the text of an edge
+    start: str = ""  # the start of an edge's validity, `from` in `graph.yaml`
+    end: str = ""  # its end, `to` in `graph.yaml`
+    sources: str = ""  # a list of keys of the nodes from which an edge was learnt
 
 
 @dataclass(frozen=True)
@@ -128,9 +106,7 @@ class Graph:
     draws: Mapping[str, Draw] = field(default_factory=dict, compare=False)
 
     def drawn(self, name: str) -> Draw:
-        """The properties of a label that a picture shows: those of the label itself, otherwise
-        those of the graph that the label has.
-        """
+        """What a picture shows of a label: its own choice, otherwise that of the graph."""
         own, label = self.draws.get(name, Draw()), self.labels[name]
         shown = {
             each.name: getattr(own, each.name) or getattr(self.draw, each.name)
@@ -146,9 +122,7 @@ class Graph:
         )
 
     def contains(self, other: Graph) -> bool:
-        """Whether the labels of another graph are a subset of these, with equal key and partition
-        properties. Its name may differ.
-        """
+        """Whether it has all labels of another graph, and the same key and partition."""
         return (other.key, other.partition) == (self.key, self.partition) and all(
             self.labels.get(name) == label for name, label in other.labels.items()
         )
@@ -157,9 +131,8 @@ class Graph:
         """A label by name. Raises Fault with the nearest name."""
         if name in self.labels:
             return self.labels[name]
-        raise Fault(
-            f'graph "{self.name}" has no label "{name}"', **among(name, self.labels, "labels")
-        )
+        known = among(name, self.labels, "labels")
+        raise Fault(f'graph "{self.name}" has no label "{name}"', **known)
 
     @property
     def nodes(self) -> tuple[Label, ...]:
@@ -178,11 +151,6 @@ def misspelt(label: Label, schema: pa.Schema, written: Mapping[str, Scalar]) -> 
 
     A merge ignores columns that its label lacks, often on purpose (`position`, a column of a join).
     So only columns that look like typing errors are refused.
-
-    Args:
-        label: The merged label.
-        schema: The schema of its rows.
-        written: The written values, by property.
     """
     read = frozenset().union(*(scalar.roots for scalar in written.values()))
     lacking = {

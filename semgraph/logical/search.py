@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -24,6 +24,7 @@ from semgraph.logical.node import (
     check_sort,
     fresh,
     owner_column,
+    roots_of,
     typed,
     under,
 )
@@ -102,11 +103,8 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
                 raise Fault(f'column "{f.name}" has two types', "over", there=there)
         for name, kind in RANKING:
             if name in fields:
-                raise Fault(
-                    f'"{name}" is the hit\'s own column',
-                    "over",
-                    hint="rename it in the step that is searched",
-                )
+                hint = "rename it in the step that is searched"
+                raise Fault(f'"{name}" is the hit\'s own column', "over", hint=hint)
             if self._kept(name):
                 fields[name] = kind
         return pa.struct(list(fields.items()))
@@ -135,13 +133,20 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
     @cached_property
     def ranked_by(self) -> frozenset[str]:
         """The fields of a hit on which its rank depends."""
-        terms = {
-            path.split(".")[1]
-            for term in self.order
-            for path in term.by.columns
-            if path.startswith(f"{self.alias}.")
-        }
-        return frozenset(terms).union({by.prop for by in self.methods}, *self.texts.values())
+        terms = frozenset().union(*(term.by.columns for term in self.order)) - {self.alias}
+        ordered_by = roots_of(under(terms, self.alias) or ())
+        return ordered_by.union(self._compared, *self.texts.values())
+
+    @property
+    def _compared(self) -> set[str]:
+        """The properties of its methods."""
+        return {by.prop for by in self.methods}
+
+    @cached_property
+    def _own_paths(self) -> frozenset[str]:
+        """The paths that its condition and its order name."""
+        own = [] if self.where is None else [self.where]
+        return frozenset().union(*(scalar.fields for scalar in (*own, *(t.by for t in self.order))))
 
     @property
     def hit_key(self) -> str:
@@ -155,20 +160,15 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     @property
     def ends(self) -> dict[str, pa.StructType]:
-        """The structs of the nodes at the ends of an edge, by `source` and `target`, if these are
-        named.
-        """
+        """The structs of the nodes at an edge's ends, by `source` and `target`, if named."""
         label = self.graph.label(self.label) if self.label else None
         wanted = self.end_properties or (None, None)
         ends = {}
         for end, properties in zip(("source", "target"), wanted, strict=True):
             if getattr(self, end):
                 if label is None or label.kind != "edge" or self.within is not None:
-                    raise Fault(
-                        f"only of stored edges the {end} comes along",
-                        end,
-                        hint="search the label of an edge alone",
-                    )
+                    what = f"only of stored edges the {end} comes along"
+                    raise Fault(what, end, hint="search the label of an edge alone")
                 node = self.graph.label(getattr(label, end))
                 ends[end] = pa.struct(list(hit_fields(node, self.graph, properties).items()))
         return ends
@@ -203,44 +203,31 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     def _check_key(self) -> None:
         if self.key and (self.label or self.within is None):
-            raise Fault(
-                "key names the rows of a step that is searched alone", "key", hint="leave key out"
-            )
+            what = "key names the rows of a step that is searched alone"
+            raise Fault(what, "key", hint="leave key out")
         if self.within is None:
             return
         if not self.key and not self.graph.labels:
             hint = "write key: COLUMN, or add graph: graph.yaml to the plan"
             raise Fault("search needs key: which column names the rows of the step", hint=hint)
         names = self.within.schema.names
-        if self.hit_key in names:
-            kind = self.within.schema.field(self.hit_key).type
-            if self.key and kind not in (pa.string(), pa.int64()):
-                raise Fault(
-                    f'key: "{self.key}" is {type_of_arrow(kind)}, not string or int64', "key"
-                )
-        else:
-            if self.key:
-                raise Fault(
-                    f'key: no column "{self.key}"', "key", **among(self.key, names, "columns")
-                )
-            raise Fault(
-                f'a step that is searched needs the column "{self.hit_key}"',
-                "over",
-                hint="or write key: which column names its rows",
-            )
+        if self.key and self.key not in names:
+            raise Fault(f'key: no column "{self.key}"', "key", **among(self.key, names, "columns"))
+        if self.hit_key not in names:
+            what = f'a step that is searched needs the column "{self.hit_key}"'
+            raise Fault(what, "over", hint="or write key: which column names its rows")
+        kind = self.within.schema.field(self.hit_key).type
+        if self.key and kind not in (pa.string(), pa.int64()):
+            raise Fault(f'key: "{self.key}" is {type_of_arrow(kind)}, not string or int64', "key")
 
     def _refuse_ranking(self, where: Scalar) -> None:
-        """Refuse a condition on columns of the ranking, because ranking follows the condition.
-        Raises Fault.
-        """
+        """Refuse a condition on ranks, which follow the condition. Raises Fault."""
         stored = self.graph.label(self.label).columns if self.label else {}
         own = {*stored, *(self.within.schema.names if self.within is not None else ())}
         for name, _ in RANKING:
             if name not in own and f"{self.alias}.{name}" in where.columns:
-                raise Fault(
-                    f'"{self.alias}.{name}" is not known before hits are ranked',
-                    hint="filter in a step after this one",
-                )
+                what = f'"{self.alias}.{name}" is not known before hits are ranked'
+                raise Fault(what, hint="filter in a step after this one")
 
     def _check_vectors(self) -> None:
         known = self._vectors.values()
@@ -265,15 +252,11 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
             if by.via == "nearest" and by.prop not in label.vectors:
                 there = "embedded here: " + (", ".join(label.vectors) or "none")
                 raise Fault(f'"{by.prop}" of {self.label} is not embedded', there=there)
-            if by.via == "fulltext" and not any(
-                by.prop in props for props in label.fulltext.values()
-            ):
-                there = (
-                    "; ".join(f"{n}: {', '.join(p)}" for n, p in label.fulltext.items()) or "none"
-                )
-                raise Fault(
-                    f'no full-text index of {self.label} has "{by.prop}"', there=f"indexes: {there}"
-                )
+            indexes = label.fulltext
+            if by.via == "fulltext" and not any(by.prop in props for props in indexes.values()):
+                listed = "; ".join(f"{name}: {', '.join(props)}" for name, props in indexes.items())
+                what = f'no full-text index of {self.label} has "{by.prop}"'
+                raise Fault(what, there=f"indexes: {listed or 'none'}")
             if by.via == "fulltext" and by.rank == "store" and self.within is not None:
                 raise Fault("a step's rows have no BM25 rank", hint="write rank: overlap")
 
@@ -298,111 +281,74 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     @property
     def embeds(self) -> bool:
-        return any(
-            by.via == "nearest" and not self.given_as_vector(by) for by in self.methods
-        ) or bool(self.vectors and self.within is not None)
+        nearest = (by for by in self.methods if by.via == "nearest")
+        of_rows = bool(self.vectors) and self.within is not None
+        return of_rows or not all(map(self.given_as_vector, nearest))
 
     @property
     def reads(self) -> frozenset[str]:
-        scalars = [
-            *(b.to for b in self.methods),
-            *([self.where] if self.where else []),
-            *(t.by for t in self.order),
-        ]
-        own = frozenset().union(*(s.roots for s in scalars)) - self.output_columns
-        partition = (
-            {self.partition or self.graph.partition}
-            if self.label and self.partition != "all"
-            else frozenset()
-        )
+        paths = self._own_paths.union(*(by.to.fields for by in self.methods))
+        columns = roots_of(paths) - self.output_columns
+        if self.label and self.partition != "all":
+            columns |= {self.partition or self.graph.partition}
         if self.by_owner:
-            partition |= {self.graph.partition}
-        return (
-            own
-            | partition
-            | (owner_column(self.input, self.graph.partition) if self.embeds else frozenset())
-        )
+            columns |= {self.graph.partition}
+        if self.embeds:
+            columns |= owner_column(self.input, self.graph.partition)
+        return columns
 
     @property
     def label_reads(self) -> frozenset[LabelRead]:
         if not self.label:
             return frozenset()
         label = self.graph.label(self.label)
-        named = {
-            path.split(".")[1]
-            for path in _paths(self.where, self.order)
-            if path.startswith(f"{self.alias}.")
-        }
-        named |= set(hit_fields(label, self.graph, self.properties)) | {
-            b.prop for b in self.methods
-        }
+        named = roots_of(under(self._own_paths - {self.alias}, self.alias) or ())
+        named = named.union(hit_fields(label, self.graph, self.properties), self._compared)
         reads = {(self.label, name) for name in named if name in label.columns}
         for end, kind in self.ends.items():
             reads |= {(getattr(label, end), f.name) for f in kind}
         return frozenset(reads)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        own = _paths(self.where, self.order)
-        fields = under(needed | {p for p in own if p.startswith(f"{self.alias}.")}, self.alias)
-        if fields is None or self.alias in own:
+        own = self._own_paths
+        fields = under(needed | own, self.alias)
+        if fields is None:
             return self
-        roots = {f.split(".")[0] for f in fields}
+        roots = roots_of(fields)
         vectors = tuple(n for n in self.vectors if n in roots)
         names = tuple(f.name for f in self.hit_type if f.name in roots)
-        ends = (
-            self._end_narrowed("source", needed | own),
-            self._end_narrowed("target", needed | own),
-        )
+        ends = tuple(self._end_narrowed(end, needed | own) for end in ("source", "target"))
         return self.with_fields(fields=names, vectors=vectors, end_properties=ends)
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         if self.within is None:
             return ()
-        own = _paths(self.where, self.order)
-        if needed is None or self.alias in needed | own:
+        fields = None if needed is None else under(needed | self._own_paths, self.alias)
+        if fields is None:
             return (None,)
-        fields = under(needed | own, self.alias) or frozenset()
         texts = frozenset(text for text, vector in self._vectors.items() if vector in self.vectors)
         ranking = frozenset(name for name, _ in RANKING)
-        wanted = (fields | self.ranked_by | texts) - ranking
-        return (
-            frozenset(f for f in wanted if f.split(".")[0] in self.within.schema.names)
-            | self._always,
-        )
+        wanted, names = (fields | self.ranked_by | texts) - ranking, self.within.schema.names
+        always = {self.hit_key, self.graph.partition}.intersection(names)
+        return (frozenset(f for f in wanted if f.split(".")[0] in names) | always,)
 
     @property
     def _vectors(self) -> Mapping[str, str]:
         """The vectors of the label, by the text property that each embeds."""
         return self.graph.label(self.label).vectors if self.label else {}
 
-    @property
-    def _always(self) -> frozenset[str]:
-        """The columns of a step's rows that are always read: key and partition."""
-        names = self.within.schema.names if self.within is not None else []
-        return frozenset({self.hit_key, self.graph.partition} & set(names))
-
     def _end_narrowed(self, end: str, needed: frozenset[str]) -> tuple[str, ...]:
         if not getattr(self, end):
             return ()
         names = tuple(self.graph.label(getattr(self.graph.label(self.label), end)).columns)
         fields = under(needed, getattr(self, end))
-        return (
-            names
-            if fields is None
-            else tuple(n for n in names if n in {f.split(".")[0] for f in fields})
-        )
-
-
-def _paths(where: Scalar | None, order: Iterable[Sort]) -> frozenset[str]:
-    scalars = [*([where] if where else []), *(t.by for t in order)]
-    return frozenset(path for scalar in scalars for path in scalar.fields)
+        wanted = names if fields is None else roots_of(fields)
+        return tuple(name for name in names if name in wanted)
 
 
 def _refuse_own(where: Scalar, label: str) -> None:
-    """Refuse a user function, which no store can call. Raises Fault."""
     own = next(own_calls(where.sql), None)
     if own is not None:
-        what = (
-            f'"{short(where.text)}" calls {own.name}, a function of Python, over the stored {label}'
-        )
-        raise Fault(what, hint="search without it, and filter in a step afterwards")
+        what = f'"{short(where.text)}" calls {own.name}, a function of Python'
+        hint = "search without it, and filter in a step afterwards"
+        raise Fault(f"{what}, over the stored {label}", hint=hint)

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, faults_at
+from semgraph.errors import Collected, Fault, faults_at
 from semgraph.expr.duckdb import check_columns, expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
@@ -141,21 +141,18 @@ class Answering(Semantic):
         """Refuse a check that does not fit what it sees, or judges no answer. Raises Fault."""
         if self.check is None:
             return
-        faults: list[Fault] = []
+        faults = Collected()
         where, message = self.check.scalars
         parts = (("where", where, pa.bool_()), ("message", message, pa.string()))
         for key, scalar, kind in parts:
-            try:
+            with faults.at("check", key):
                 expect_type(scalar, schema, kind, windows=False)
-            except Fault as fault:
-                faults.append(fault.under("check", key))
         if not faults and not self.check.where.roots & dict(self.answers).keys():
             names = ", ".join(name for name, _ in self.answers)
             there = f"its answers: {names}" if names else None
             hint = "name one, or filter the rows before" if names else "write returns: {NAME: TYPE}"
             faults.append(Fault("check reads no answer", "check", "where", there=there, hint=hint))
-        if faults:
-            raise Faults(faults)
+        faults.refuse()
 
     @property
     def seen_by_check(self) -> pa.Schema:
@@ -170,10 +167,8 @@ def _with_verdict(schema: pa.Schema) -> pa.Schema:
 def needs_answers(node: Semantic) -> None:
     """Refuse a prompt that returns nothing."""
     if not node.answers:
-        msg = f'prompt "{node.prompt.first.name}" returns nothing'
-        raise Fault(
-            msg, "prompt", hint='write returns: {answer: string}, or "returns" in the prompt file'
-        )
+        hint = 'write returns: {answer: string}, or "returns" in the prompt file'
+        raise Fault(f'prompt "{node.prompt.first.name}" returns nothing', "prompt", hint=hint)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -243,9 +238,8 @@ class SemFilter(
         schema = self.input.schema
         self.check_prompt(schema)
         if "keep" in dict(self.answers):
-            raise Fault(
-                '"keep" is the verdict of a sem_filter: call the answer otherwise', "prompt"
-            )
+            what = '"keep" is the verdict of a sem_filter: call the answer otherwise'
+            raise Fault(what, "prompt")
         for f in self.answer_fields():
             fresh(schema, f.name, "the answer")
         for key, scalar in (("when", self.when), ("otherwise", self.otherwise)):
@@ -294,7 +288,8 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prompt", self.prompt.of_pairs(self.alias))
+        of_pairs = self.prompt.each(lambda prompt: replace(prompt, alias=self.alias))
+        object.__setattr__(self, "prompt", of_pairs)
         super().__post_init__()
 
     fields: tuple[str, ...] | None = None
@@ -324,7 +319,6 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
 
     @property
     def _scalars(self) -> list[Scalar]:
-        """The expressions over both rows."""
         where = [] if self.where is None else [self.where]
         check = () if self.check is None else self.check.scalars
         return [*where, *(term.by for term in self.order), *check]
@@ -347,9 +341,8 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
     def narrowed(self, needed: frozenset[str]) -> Node:
         if self.how in {"semi", "anti"}:
             return self
-        return self.with_fields(
-            fields=joined_fields(needed, self.alias, self.using, self._scalars, self.other.schema)
-        )
+        own = joined_fields(needed, self.alias, self.using, self._scalars, self.other.schema)
+        return self.with_fields(fields=own)
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         wanted = frozenset[str]() if self.how in {"semi", "anti"} else under(needed, self.alias)
@@ -389,9 +382,8 @@ class SemAgg(Answering, keyword="sem_agg", rows="collapse"):
                 expect_type_of_groups(self.when, schema, pa.bool_(), groups)
         elif self.otherwise:
             hint = "when: count(*) > 1 asks about groups of several rows"
-            raise Fault(
-                "otherwise needs when: which groups are asked about", "otherwise", hint=hint
-            )
+            what = "otherwise needs when: which groups are asked about"
+            raise Fault(what, "otherwise", hint=hint)
         check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields(), groups)
         for f in typed_of_groups(self.add, schema, "add", groups):
             with faults_at("add"):
@@ -423,10 +415,8 @@ class SemTopk(Semantic, keyword="sem_topk", returns_types=False, rows="subset", 
         self.check_prompt(schema)
         check_names(self.by, schema, "by")
         if self.answers:
-            raise Fault(
-                "a sem_topk answers with a ranking: its prompt cannot return anything else",
-                "prompt",
-            )
+            what = "a sem_topk answers with a ranking: its prompt cannot return anything else"
+            raise Fault(what, "prompt")
         if self.k < 1:
             raise Fault("k must be at least 1", "k")
         for name in ("rank", "score"):
@@ -471,6 +461,4 @@ class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=
         return not self.add
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        roots = {path.split(".")[0] for path in needed}
-        columns = tuple((name, scalar) for name, scalar in self.add if name in roots)
-        return self.with_fields(add=columns)
+        return self.with_fields(add=needed_columns(self.add, needed))

@@ -38,9 +38,7 @@ class Sink(Node, reads_store=True):
 
     @cached_property
     def label(self) -> Label:
-        """The label that it writes. Raises Fault unless exactly one of `node` and `edge` is set and
-        is a label of that kind.
-        """
+        """The label that it writes: either `node` or `edge`, and of that kind. Raises Fault."""
         if bool(self.node) == bool(self.edge):
             raise Fault("write node or edge, and its label")
         kind = "node" if self.node else "edge"
@@ -81,28 +79,17 @@ class Merge(Sink, keyword="merge"):
 
     @property
     def written(self) -> Columns:
-        """Every column that is written, as a scalar over the input: key and ends first, `set` and
-        `create` last.
-        """
+        """What is written, as scalars over the input: key and ends first, `create` last."""
         label, schema = self.label, self.input.schema
         columns = {self.graph.key: column_scalar(self.key or self.graph.key)}
         if label.kind == "edge" and not (self.only and self.source not in schema.names):
             columns |= {"source": column_scalar(self.source), "target": column_scalar(self.target)}
         assigned = dict(self.set) | dict(self.create)
-        for name in schema.names:
-            if (
-                name in label.columns
-                and name not in columns
-                and name not in label.ends
-                and name not in assigned
-            ):
-                columns[name] = column_scalar(name)
-        return tuple(
-            (
-                columns
-                | {name: self._as_property(name, scalar) for name, scalar in assigned.items()}
-            ).items()
-        )
+        others = {*columns, *label.ends, *assigned}
+        names = [name for name in schema.names if name in label.columns and name not in others]
+        columns |= {name: column_scalar(name) for name in names}
+        columns |= {name: self._as_property(name, scalar) for name, scalar in assigned.items()}
+        return tuple(columns.items())
 
     def _as_property(self, name: str, scalar: Scalar) -> Scalar:
         """The scalar, cast to the property's type if it is NULL for every row."""
@@ -120,12 +107,8 @@ class Merge(Sink, keyword="merge"):
         for arg, columns in (("set", self.set), ("create", self.create)):
             for name, _ in columns:
                 if name not in label.columns:
-                    raise Fault(
-                        f'{label.name} has no property "{name}"',
-                        arg,
-                        name,
-                        hint=did_you_mean(name, label.columns),
-                    )
+                    hint = did_you_mean(name, label.columns)
+                    raise Fault(f'{label.name} has no property "{name}"', arg, name, hint=hint)
             typed(columns, schema, arg)
         self._check_ends()
         written = pa.schema(typed(self.written, schema, "set"))
@@ -142,7 +125,6 @@ class Merge(Sink, keyword="merge"):
         return written
 
     def _wrong_type(self, column: pa.Field[Any]) -> Fault:
-        """The fault of a column whose type differs from its property."""
         kind = self.label.columns[column.name]
         scalar = {**dict(self.set), **dict(self.create)}.get(column.name)
         is_there = "the relation has" if scalar is None else f'"{scalar}" is'
@@ -159,17 +141,12 @@ class Merge(Sink, keyword="merge"):
         names = self.input.schema.names
         if self.label.kind != "edge" or (self.only and self.source not in names):
             return
-        lacking = [
-            path
-            for path in (self.source, self.target)
-            if path.split(".", maxsplit=1)[0] not in names
-        ]
-        if lacking:
-            raise Fault(
-                f"an edge needs its ends, the keys of two nodes: there is no column {' and no '.join(lacking)}",
-                there="columns here: " + ", ".join(names),
-                hint="write source: COLUMN, target: COLUMN",
-            )
+        ends = (self.source, self.target)
+        if lacking := [path for path in ends if path.split(".", maxsplit=1)[0] not in names]:
+            which = " and no ".join(lacking)
+            what = f"an edge needs its ends, the keys of two nodes: there is no column {which}"
+            hint = "write source: COLUMN, target: COLUMN"
+            raise Fault(what, there="columns here: " + ", ".join(names), hint=hint)
 
     @property
     def reads(self) -> frozenset[str]:

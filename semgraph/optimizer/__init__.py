@@ -63,11 +63,8 @@ _OPTIMIZED: WeakKeyDictionary[LogicalPlan, dict[frozenset[str], LogicalPlan]] = 
 
 def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
     """The rewritten plan. `observe` is called with the name of every rule that changed the plan.
-
-    Raises:
-        PlanError: Two steps ask the same question about the same rows with different
-            implementations.
-        EngineError: A rule changed a schema, duplicated a semantic operator, or reached no fixpoint.
+    Raises PlanError as `check_choices`. Raises EngineError if a rule changed a schema, duplicated a
+    semantic operator, or reached no fixpoint.
     """
     check_choices(plan)
     roots, facts = rewrite(plan.roots, plan.answered), PlanFacts(plan.choice)
@@ -91,9 +88,7 @@ def mark_empty(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan
 
 
 def optimized(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
-    """`optimize(mark_empty(plan, inputs))`, computed once per plan and set of empty inputs. Raises
-    the errors of `optimize`.
-    """
+    """`optimize(mark_empty(plan, inputs))`, computed once per plan and set of empty inputs."""
     plans = _OPTIMIZED.setdefault(plan, {})
     empty = frozenset(name for name, table in inputs.items() if not table.num_rows)
     if empty not in plans:
@@ -102,9 +97,7 @@ def optimized(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
 
 
 def rules_for(plan: LogicalPlan) -> tuple[Rule, ...]:
-    """The rules that act on a plan, in order. Rules about calls run last, because they need the
-    final questions.
-    """
+    """The rules that act on a plan, in order; those about calls need the final questions."""
     allowed = tuple(rule for rule in APPROXIMATE if rule.__name__ in plan.allow)
     before = EXACT.index(stop_early)
     rules = (*EXACT[:before], *allowed, *EXACT[before:])
@@ -153,9 +146,7 @@ def with_roots(plan: LogicalPlan, roots: Roots) -> LogicalPlan:
 
 
 def check_choices(plan: LogicalPlan) -> None:
-    """Refuse different implementations of steps with the same question, which is computed once.
-    Raises PlanError.
-    """
+    """Refuse different implementations of steps with the same question. Raises PlanError."""
     first: dict[str, Node] = {}
     for node in nodes_of(plan.roots):
         if not node.swappable:
@@ -173,11 +164,7 @@ def check_choices(plan: LogicalPlan) -> None:
 
 
 def apply(rule: Rule, roots: Roots, facts: PlanFacts = NO_FACTS) -> Roots:
-    """Apply one rule until the plan's fingerprint no longer changes.
-
-    Raises:
-        EngineError: The rule is faulty; see `optimize`.
-    """
+    """Apply one rule until the plan no longer changes. Raises EngineError if the rule is faulty."""
     nodes, seen = len(nodes_of(roots)), list[_Content]()
     while True:
         changed = rule(roots, facts)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeGuard
 
-from semgraph.expr.scalar import parse_scalar
-from semgraph.logical.node import Node, nodes_of
+from semgraph.logical.node import Node, column_scalar, nodes_of, rebuilt
 from semgraph.logical.relational import Project
 from semgraph.logical.semantic import Semantic
 from semgraph.optimizer.patterns import Alone, PlanFacts, Roots, can_share, rewrite_alone, together
@@ -77,19 +75,13 @@ def _side_by_side(roots: Roots, facts: PlanFacts) -> Roots:
             fused[relation] = _fused(one, node, one.step)
             parts[relation].append(node)
     several = {part: fused[at] for at, each in parts.items() if len(each) > 1 for part in each}
-    return _replaced(roots, several) if several else roots
+    placed: dict[Node, Node] = {}  # the fused operators over their new inputs
 
+    def projected(node: Node, same: Node) -> Node:
+        if node not in several:
+            return same
+        one = placed.setdefault(several[node], several[node].with_inputs(*same.inputs))
+        columns = tuple((name, column_scalar(name)) for name in node.schema.names)
+        return Project(input=one, columns=columns, step=node.step, origin=node.origin)
 
-def _replaced(roots: Roots, fused: Mapping[Node, Semantic]) -> Roots:
-    """Project the columns of each operator from the fused operator."""
-    done: dict[Node, Node] = {}
-    for node in nodes_of(roots):
-        below = tuple(done[child] for child in node.inputs)
-        if node in fused:
-            whole = fused[node]
-            one = done.setdefault(whole, whole.with_inputs(*below))
-            columns = tuple((name, parse_scalar(f'"{name}"')) for name in node.schema.names)
-            done[node] = Project(input=one, columns=columns, step=node.step, origin=node.origin)
-        else:
-            done[node] = node.with_inputs(*below)
-    return tuple(done[root] for root in roots)
+    return rebuilt(roots, projected)

@@ -64,9 +64,7 @@ def _both(first: Semantic, second: Semantic) -> PromptSet:
 
 
 def _sees_the_pair(node: Semantic, join: SemJoin) -> bool:
-    """Whether a filter reads only columns of the join's question, and the join returns a row for
-    each pair.
-    """
+    """Whether a filter reads only what the join's question does, and each pair is a row."""
     if join.how != "inner" or join.keep != "all" or join.check is not None or node.gated:
         return False
     fields = node.prompt.fields

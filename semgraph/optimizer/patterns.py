@@ -23,7 +23,7 @@ from semgraph.expr.own_functions import calls_own
 from semgraph.expr.row_scalars import kind_of
 from semgraph.expr.scalar import Scalar, conjunction, from_ast, to_sql
 from semgraph.expr.types import sql_type
-from semgraph.logical.node import Node, nodes_of, over, scalars_of, walk
+from semgraph.logical.node import Node, nodes_of, rebuilt, scalars_of, walk
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Filter
@@ -34,11 +34,7 @@ Roots = tuple[Node, ...]
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """The facts of a plan that rules use in addition to its operators.
-
-    Args:
-        choice_of_step: Returns the implementation that the plan chooses for a step, or None.
-    """
+    """The facts of a plan that rules use in addition to its operators: its choices by step."""
 
     choice_of_step: Callable[[str], Choice | None] = lambda _: None
 
@@ -68,20 +64,18 @@ def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
     nodes = nodes_of(roots)
     children = (child for node in nodes for child in node.inputs)
     readers: Counter[object] = Counter(map(_name, (*roots, *children)))
-    done: dict[Node, Node] = {}
     counts: dict[Node, int] = {}
 
     def alone(node: Node) -> bool:
         return counts.get(node, 1) < 2
 
-    for node in nodes:
-        rebuilt = over(node, done)
-        counts[rebuilt] = readers[_name(node)]
-        changed = change(rebuilt, alone)
-        counts[changed] = counts[rebuilt]
-        if changed is not node:
-            done[node] = changed
-    return tuple(done.get(root, root) for root in roots)
+    def counted(node: Node, same: Node) -> Node:
+        counts[same] = readers[_name(node)]
+        changed = change(same, alone)
+        counts[changed] = counts[same]
+        return changed
+
+    return rebuilt(roots, counted)
 
 
 def _name(node: Node) -> object:
@@ -109,9 +103,7 @@ def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -
 
 
 def may_move(scalar: Scalar, node: Node) -> bool:
-    """Whether a condition on the rows of `node` may be computed elsewhere: it never fails, has no
-    window function, and does not depend on the time of a window.
-    """
+    """Whether a condition may be computed elsewhere: it never fails, on no other row or time."""
     return not scalar.asks_now and not scalar.has_window and never_fails(scalar, node.schema)
 
 
@@ -144,9 +136,7 @@ def joined(*templates: Template) -> Template:
 
 
 def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
-    """Whether two questions may be combined: each has one prompt, and both have the same model,
-    implementation and `on_error`.
-    """
+    """Whether two questions may be one: single prompts, the same model, choice and `on_error`."""
     if first.prompt.on or second.prompt.on:
         return False
     one, other = first.prompt.first, second.prompt.first
@@ -156,9 +146,7 @@ def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
 
 
 def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") -> PromptSet:
-    """Several questions as one, each after its heading. Static parts stay first; equal contexts are
-    merged.
-    """
+    """Several questions as one, each after its heading; static parts first, equal contexts once."""
     items = [joined(text(head), prompt.item) for head, prompt in zip(heads, prompts, strict=True)]
     item = items[0]
     for more in items[1:]:
@@ -208,10 +196,10 @@ _OF_ANYTHING = (
     exp.Paren, exp.Struct, exp.JSONArray, exp.ArraySort, exp.Count, exp.Min, exp.Max, exp.ArrayAgg,
     exp.Filter, exp.Where, exp.Order, exp.Ordered, exp.Distinct,
 )  # fmt: skip
-_PARAMETERS = (exp.Parameter, exp.Placeholder)
-_LEAVES = (exp.Column, exp.Boolean, exp.Null, exp.Star, exp.Identifier, *_PARAMETERS)
+_NAMED = (exp.Column, exp.Parameter, exp.Placeholder, exp.Star)
+_LEAVES = (*_NAMED, exp.Boolean, exp.Null, exp.Identifier)
 _REFUSED = (exp.Lambda, exp.Comprehension, exp.Window)  # names inside them are no columns
-_NOT_CONSTANT = (exp.Column, exp.Star, exp.AggFunc, exp.Window, exp.Lambda, *_PARAMETERS)
+_NOT_CONSTANT = (*_NAMED, exp.AggFunc, exp.Window, exp.Lambda)
 
 
 _known: dict[tuple[Scalar, tuple[_Kind | None, ...]], bool] = {}
@@ -230,45 +218,47 @@ def never_fails(scalar: Scalar, schema: pa.Schema) -> bool:
     return _known[key]
 
 
-def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:
-    if isinstance(tree, (*_LEAVES, *_REFUSED)) or _is_plain(tree):
-        return not isinstance(tree, _REFUSED)
+def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a return for each form
+    if isinstance(tree, _LEAVES) or _is_plain(tree):
+        return True
+    if isinstance(tree, _REFUSED):
+        return False
     if tree.find(*_NOT_CONSTANT) is None and not isinstance(tree, (exp.Where, exp.Order)):
         sql = to_sql(tree)
         return not calls_own(sql) and _is_constant(sql)
     parts = list(tree.flatten() if isinstance(tree, (exp.And, exp.Or)) else tree.iter_expressions())
-    match tree:
-        case exp.If() | exp.Case():
-            total = _total_case(tree, schema)
-        case exp.Is():
-            known = isinstance(tree.expression, (exp.Null, exp.Boolean))
-            total = known and _same([tree.this, tree.expression], schema)
-        case exp.In(args={"field": exp.Expr() as listed}):
-            total = _holds(listed, tree.this, schema)
-        case exp.In():
-            total = _same([tree.this, *tree.expressions], schema)
-        case exp.ArrayContains():
-            total = _holds(tree.this, tree.expression, schema)
-        case exp.Cast():
-            total = _tree_never_fails(tree.this, schema)
-            total = total and (isinstance(tree, exp.TryCast) or _widens(tree, schema))
-        case exp.Mod(expression=exp.Literal(is_int=True) as divisor):
-            total = int(divisor.this) > 0 and _tree_never_fails(tree.this, schema)
-            total = total and _is_of(pa.types.is_integer, tree.this, schema)
-        case exp.PropertyEQ():
-            total = _tree_never_fails(tree.expression, schema)
-        case _ if isinstance(tree, _COMPARED):
-            total = _same(parts, schema)
-        case _:
-            sound = all(_tree_never_fails(part, schema) for part in parts)
-            total = sound and _takes(tree, parts, schema)
-    return total
+    if isinstance(tree, exp.PropertyEQ):
+        parts = [tree.expression]
+    if isinstance(tree, (exp.If, exp.Case)):
+        return _total_case(tree, schema)
+    if isinstance(tree, exp.Is):
+        return isinstance(tree.expression, (exp.Null, exp.Boolean)) and _same(
+            [tree.this, tree.expression], schema
+        )
+    if isinstance(tree, exp.In):
+        field, listed = tree.args.get("field"), [tree.this, *tree.expressions]
+        return _same(listed, schema) if field is None else _holds(field, tree.this, schema)
+    if isinstance(tree, exp.ArrayContains):
+        return _holds(tree.this, tree.expression, schema)
+    if isinstance(tree, exp.Cast):
+        return _tree_never_fails(tree.this, schema) and (
+            isinstance(tree, exp.TryCast) or _widens(tree, schema)
+        )
+    if isinstance(tree, exp.Mod):
+        return (
+            isinstance(tree.expression, exp.Literal)
+            and tree.expression.is_int
+            and int(tree.expression.this) > 0
+            and _tree_never_fails(tree.this, schema)
+            and _is_of(pa.types.is_integer, tree.this, schema)
+        )
+    if isinstance(tree, _COMPARED):
+        return _same(parts, schema)
+    return all(_tree_never_fails(part, schema) for part in parts) and _takes(tree, parts, schema)
 
 
 def _is_plain(tree: exp.Expr) -> bool:
-    """Whether a literal is recognized as a constant without the database; a list may hold
-    thousands.
-    """
+    """Whether a literal is known to be a constant: asking DuckDB about each is too slow."""
     return isinstance(tree, exp.Literal) and (
         tree.is_string or (tree.is_int and len(tree.this) <= _DIGITS)
     )
@@ -276,7 +266,7 @@ def _is_plain(tree: exp.Expr) -> bool:
 
 def _takes(tree: exp.Expr, parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
     """Whether an operator or a function never fails on values of its operands' types."""
-    if isinstance(tree, _OF_ANYTHING):
+    if isinstance(tree, (*_OF_ANYTHING, exp.PropertyEQ)):
         return True
     if isinstance(tree, exp.Anonymous):
         return _is_text_function(tree, schema)
@@ -302,36 +292,34 @@ def _is_text_function(tree: exp.Anonymous, schema: pa.Schema) -> bool:
 
 
 def _total_case(tree: exp.Case | exp.If, schema: pa.Schema) -> bool:
-    """Whether a CASE never fails: its conditions are booleans, or its subject and tests have one
-    type; and its values have one type.
-    """
-    case = isinstance(tree, exp.Case)
-    branches, subject = (tree.args["ifs"], tree.this) if case else ([tree], None)
-    tests, last = (
-        [branch.this for branch in branches],
-        tree.args.get("default" if case else "false"),
+    """Whether a CASE never fails: its tests fit each other or are booleans, and so its values."""
+    is_case = isinstance(tree, exp.Case)
+    branches = tree.args["ifs"] if is_case else [tree]
+    last = tree.args.get("default" if is_case else "false")
+    tests = [branch.this for branch in branches]
+    values = [*(branch.args["true"] for branch in branches), *([] if last is None else [last])]
+    if is_case and tree.this is not None:
+        return _same([tree.this, *tests], schema) and _same(values, schema)
+    flags = all(
+        _tree_never_fails(test, schema) and _is_of(pa.types.is_boolean, test, schema)
+        for test in tests
     )
-    values = [*(branch.args["true"] for branch in branches), *([last] if last is not None else [])]
-    if subject is not None:
-        return _same([subject, *tests], schema) and _same(values, schema)
-    total = all(_tree_never_fails(test, schema) for test in tests)
-    flags = total and all(_is_of(pa.types.is_boolean, test, schema) for test in tests)
     return flags and _same(values, schema)
 
 
 def _same(parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
-    """Whether operands combine without a cast that may fail: equal types, numbers, NULL, or
-    literals of such values as text.
-    """
+    """Whether operands combine without a cast that may fail: equal types, numbers, fitting text."""
     if not all(_tree_never_fails(part, schema) for part in parts):
         return False
     said = [part for part in parts if isinstance(part, exp.Literal) and part.is_string]
-    typed = [part for part in parts if part not in said and not isinstance(part, exp.Null)]
-    kinds = {_kind(part, schema) for part in typed}
+    kinds = {
+        _kind(part, schema) for part in parts if part not in said and not isinstance(part, exp.Null)
+    }
     if len(kinds) > 1 and not all(map(_is_number, kinds)):
         return False
-    casts = (f"CAST({to_sql(part)} AS {sql_type(kind)})" for part in said for kind in kinds)
-    return all(map(_is_constant, casts))
+    return all(
+        _is_constant(f"CAST({to_sql(part)} AS {sql_type(kind)})") for part in said for kind in kinds
+    )
 
 
 def _holds(listed: exp.Expr, item: exp.Expr, schema: pa.Schema) -> bool:

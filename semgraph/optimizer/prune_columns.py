@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semgraph.logical.node import Needs, Node, nodes_of, over
+from semgraph.logical.node import Needs, Node, nodes_of, rebuilt
 from semgraph.optimizer.patterns import PlanFacts, Roots
 
 
@@ -18,12 +18,7 @@ def prune_columns(roots: Roots, _facts: PlanFacts) -> Roots:
     ['id', 'n']
     """
     narrowed = _narrow_all(roots)
-    done: dict[Node, Node] = {}
-    for node in nodes_of(roots):
-        small = over(narrowed[node], done)
-        if small is not node:
-            done[node] = small
-    return tuple(done.get(root, root) for root in roots)
+    return rebuilt(roots, lambda node, same: narrowed[node].with_inputs(*same.inputs))
 
 
 def _narrowed(node: Node, needed: frozenset[str]) -> Node:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from semgraph.logical.node import Node, nodes_of
+from semgraph.logical.node import Node, nodes_of, rebuilt
 from semgraph.logical.search import Search
 from semgraph.optimizer.patterns import PlanFacts, Roots
 
@@ -45,14 +44,10 @@ def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
         for search in group
     }
 
-    done: dict[Node, Node] = {}
-    for node in nodes_of(roots):
-        same = node.with_inputs(*(done[child] for child in node.inputs))
-        trip = trips.get(node, "")
-        done[node] = (
-            replace(same, trip=trip) if isinstance(same, Search) and same.trip != trip else same
-        )
-    return tuple(done[root] for root in roots)
+    def change(node: Node, same: Node) -> Node:
+        return same.with_fields(trip=trips.get(node, "")) if isinstance(same, Search) else same
+
+    return rebuilt(roots, change)
 
 
 def _depends_on_itself(group: Sequence[Node], together: dict[Node, list[Node]]) -> bool:

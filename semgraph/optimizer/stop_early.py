@@ -42,11 +42,9 @@ def _stopping(node: Node, stop: Stop, reads: frozenset[str], alone: Alone) -> No
     if not alone(node) or not node.row_local or not reads <= node.passes:
         return None
     if isinstance(node, (SemMap, SemFilter)):
-        return (
-            None
-            if node.stop is not None
-            else replace(node, stop=stop, input=_pulled_by_need(node.input, reads, alone))
-        )
+        if node.stop is not None:
+            return None
+        return replace(node, stop=stop, input=_pulled_by_need(node.input, reads, alone))
     if not node.relational or node.drops:
         return None
     below = _stopping(node.inputs[0], stop, reads, alone)

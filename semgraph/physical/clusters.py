@@ -24,17 +24,9 @@ _LEAST, _GREATEST = 1e-100, 1e100  # sums and products of such weights are exact
 def clusters(
     node: Cluster, edges: pa.Table, nodes: pa.Table, algorithm: Algorithm | None
 ) -> pa.Table:
-    """Each row of `nodes` with its cluster; groups of `by`, and partitions, never mix.
-
-    Args:
-        node: The operator.
-        edges: Its edges.
-        nodes: Its nodes.
-        algorithm: The partitioning algorithm; None for an exact algorithm.
-
-    Raises:
-        DataError: The edges are no forest, a weight or vector is missing, or the algorithm cannot
-            cluster these keys.
+    """Each row of `nodes` with its cluster; groups of `by`, and partitions, never mix. Without a
+    partitioning algorithm, an exact one of the engine is used. Raises DataError if the edges are no
+    forest, a weight or vector is missing, or the algorithm cannot cluster these keys.
     """
     scope = _scope(node, edges, nodes)
     keys = _names(nodes, node.key)
@@ -63,14 +55,12 @@ def _names(table: pa.Table, column: str) -> list[Any]:
 
 
 def _value(name: Any) -> Any:
-    """A key as stored."""
     return math.nan if name is ordered(math.nan) else name
 
 
 def _members(
     node: Cluster, nodes: pa.Table, keys: Sequence[Any], places: Sequence[Hashable]
 ) -> dict[Hashable, dict[Any, Any]]:
-    """The keys of each group, with their vectors. Raises DataError if a key has two vectors."""
     vectors = values(nodes.column(node.vector)) if node.vector else [None] * len(keys)
     members: dict[Hashable, dict[Any, Any]] = {}
     for place, key, vector in zip(places, keys, vectors, strict=True):
@@ -106,13 +96,8 @@ def _edges_by_scope(
 def rows_within(
     node: Cluster, edges: pa.Table, clustered: pa.Table
 ) -> tuple[list[int], list[list[int]]]:
-    """The cluster number of each row, and the source rows of each cluster: the edges within it;
-    without edges, its members.
-
-    Args:
-        node: The operator.
-        edges: Its edges.
-        clustered: Its result.
+    """The cluster number of each row of a result, and the source rows of each cluster: the edges
+    within it; without edges, its members.
     """
     scope = _scope(node, edges, clustered)
     places = _scopes(clustered, scope)
@@ -201,9 +186,7 @@ def _partitioned(
 def _between(
     keys: Sequence[Any], edges: Sequence[Edge], weight: str
 ) -> list[tuple[int, int, float]]:
-    """The edges between different keys, by index, sorted. The weights of a pair are summed; a pair
-    with the sum 0 is omitted.
-    """
+    """The edges between different keys, by index, sorted, with the sums of their weights."""
     place = {key: i for i, key in enumerate(keys)}
     weights: dict[tuple[int, int], list[float]] = {}
     for source, target, own in edges:
@@ -228,7 +211,6 @@ def _checked(weight: Any, what: str, name: str) -> float:
 
 
 def _array(node: Cluster, keys: Sequence[Any], vectors: Mapping[Any, Any]) -> Vectors | None:
-    """The vectors of the keys, a row for each; None without a column of vectors."""
     if not node.vector:
         return None
     for key in keys:

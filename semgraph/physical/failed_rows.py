@@ -22,17 +22,8 @@ from semgraph.semantic.ask import Failure, failures
 async def required(
     node: Require, rows: Batch, now: datetime | None, *, windows: bool
 ) -> tuple[Batch, tuple[Failure, ...]]:
-    """The rows that meet a requirement, and a failure for each other row.
-
-    Args:
-        node: The requirement.
-        rows: The rows.
-        now: The value of `$now`.
-        windows: Whether the plan cuts windows.
-
-    Raises:
-        InputError: The plan cuts windows, a row outside of them violates the requirement, and that
-            ends the run.
+    """The rows that meet a requirement, and a failure for each other row. Raises InputError if the
+    plan cuts `windows`, a row outside of them violates the requirement, and that ends the run.
     """
     holds = (await column_of(node.where, node.input, rows, now, pa.bool_())).column("x")
     wrong = [place for place, value in enumerate(holds) if not value]
@@ -54,17 +45,7 @@ async def required(
 async def without_faulty(
     segment: Segment, inputs: Sequence[Batch], now: datetime, error: DataError
 ) -> tuple[list[Batch], list[Failure]]:
-    """The inputs of a failed statement without the faulty input rows, and the failures of these.
-
-    Args:
-        segment: The statement.
-        inputs: The rows of its inputs.
-        now: The value of `$now`.
-        error: The error of the statement.
-
-    Raises:
-        DataError: `error`, if removing input rows does not help.
-    """
+    """The inputs without faulty input rows, and their failures; raises if that does not help."""
     if isinstance(error.__cause__, duckdb.InterruptException):
         raise error  # the statement timed out
     numbers = {row for batch in inputs for row in batch.input_rows() if row is not None}
@@ -113,7 +94,6 @@ async def _failure(
 
 
 def _first_row(inputs: Sequence[Batch]) -> dict[str, Any]:
-    """The first row that derives from an input row, without hidden columns."""
     for batch in inputs:
         if batch.num_rows and batch.has_input_rows:
             return python_rows(batch.slice(0, 1).visible())[0]

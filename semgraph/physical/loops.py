@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import DataError
+from semgraph.expr.row_functions import frozen
 from semgraph.expr.scalar import ROWS
 from semgraph.logical.iterate import WAS, Iterate, Round
 from semgraph.logical.node import column_scalar
@@ -26,13 +26,10 @@ _HOLDS = "#until"
 Group = tuple[Hashable, ...]  # the window of a group, None without windows, and its values of `by`
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RoundTable(PhysicalNode):
-    """The rows of the last round, which the loop provides.
-
-    Args:
-        loop: The loop. If several loops share this node, it is the last one: its rounds are
-            observed.
+    """The rows of the last round, which the loop provides. If several loops share this node, its
+    rounds are observed as those of the last one.
     """
 
     loop: Iterate
@@ -46,13 +43,10 @@ class RoundTable(PhysicalNode):
         raise DryRunEnded
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class IterateRows(PhysicalNode):
-    """A loop. Its inputs are the rows of round 0, then the loop-invariant inputs of the rounds.
-
-    Args:
-        body: Computes the next round.
-        rounds: The nodes of the body that are replaced by the last round.
+    """A loop. Its inputs are the rows of round 0, then the loop-invariant inputs of the rounds. The
+    body computes the next round, in which the last one replaces the nodes in `rounds`.
     """
 
     logical: Iterate
@@ -60,7 +54,6 @@ class IterateRows(PhysicalNode):
     rounds: tuple[RoundTable, ...]
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        """Compute rounds until every group has ended."""
         known = dict(zip(self.inputs[1:], inputs[1:], strict=True))
         loop = _Rounds(self, self.as_round(inputs[0]))
         rows_in = 0
@@ -79,7 +72,6 @@ class IterateRows(PhysicalNode):
         return loop.result(self.schema)
 
     def content(self) -> list[str]:
-        """The arguments of the loop, and the content of its body."""
         return [*super().content(), self.logical.body.fingerprint]
 
     def as_round(self, rows: Batch) -> Batch:
@@ -101,12 +93,7 @@ class IterateRows(PhysicalNode):
 
 
 class _Rounds:
-    """The groups of a loop, and their rounds so far.
-
-    Args:
-        node: The loop.
-        rows: Its input, which is round 0.
-    """
+    """The groups of a loop, and their rounds so far. `rows` are its input, which is round 0."""
 
     def __init__(self, node: IterateRows, rows: Batch) -> None:
         self.node, self.logical, self._above = node, node.logical, rows
@@ -257,25 +244,13 @@ def _tuples(rows: Batch, names: Collection[str]) -> list[Group]:
     """The values of some columns, as tuples that are equal for equal rows."""
     if not names:
         return [()] * rows.num_rows
-    return list(zip(*(map(_comparable, rows.column(name)) for name in names), strict=True))
+    return list(zip(*(map(frozen, rows.column(name)) for name in names), strict=True))
 
 
 def _in_windows(rows: Batch, names: Collection[str]) -> list[Group]:
-    """The window of each row, and its values of some columns."""
     windows: Sequence[int | None] = rows.partitions() or [None] * rows.num_rows
     own = _tuples(rows, names)
     return [(window, *values) for window, values in zip(windows, own, strict=True)]
-
-
-def _comparable(value: Any) -> Hashable:
-    """A hashable value that is equal for values of one group."""
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN", None
-    if isinstance(value, Mapping):
-        return tuple((name, _comparable(part)) for name, part in value.items())
-    if isinstance(value, list):
-        return tuple(map(_comparable, value))
-    return value  # type: ignore[no-any-return]
 
 
 def _shown(values: Iterable[Any]) -> str:

@@ -115,11 +115,8 @@ class ExecutionContext(Protocol):
     async def again(
         self, node: PhysicalNode, known: Mapping[PhysicalNode, Batch]
     ) -> tuple[Batch, set[int]]:
-        """The rows of a node in a round, and the input rows that failed in it.
-
-        Args:
-            node: The node.
-            known: The rows of the previous round, and the loop-invariant rows.
+        """The rows of a node in a round, and the input rows that failed in it. Known are the rows
+        of the previous round, and the loop-invariant rows.
         """
 
     def ended(self, loop: Iterate, groups: Sequence[GroupEnd]) -> None:
@@ -131,34 +128,20 @@ class ExecutionContext(Protocol):
     async def ask(
         self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
     ) -> Answered:
-        """Run a semantic operator over its inputs.
-
-        Args:
-            node: The operator.
-            inputs: Its rows.
-            known: Answers to earlier chunks of the same relation; the new answers are added. None:
-                the inputs are no chunks.
+        """Run a semantic operator over its inputs. If they are chunks of a relation, `known` has
+        the answers to earlier ones, and the new answers are added.
         """
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PhysicalNode(ABC):
-    """Computes the rows of a logical node from the rows of its inputs.
-
-    Args:
-        logical: The logical node.
-        inputs: The physical nodes that it reads.
-    """
+    """Computes the rows of a logical node from the rows of its inputs."""
 
     reported: ClassVar[bool] = True  # whether its rows are counted and recorded
 
     logical: Node
     inputs: tuple[PhysicalNode, ...]
     schema: pa.Schema = field(init=False)
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.__repr__ = PhysicalNode.__repr__  # type: ignore[method-assign]  # a dataclass writes its own
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", runtime_schema(self.logical))
@@ -231,7 +214,7 @@ async def with_vectors(
             inputs = [error.others if batch is error.rows else batch for batch in inputs]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class InputTable(PhysicalNode):
     """The rows of an input, which the caller passes to the executor."""
 
@@ -241,25 +224,20 @@ class InputTable(PhysicalNode):
         raise EngineError(f"no rows were given for {node!r} of step {node.step}")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunWide(PhysicalNode):
-    """The rows of a step over the whole run, independent of the current windows.
-
-    The executor computes its one input beforehand. Otherwise these are the current rows.
-    """
+    """The rows of a step over the whole run, which the executor computes beforehand."""
 
     reported: ClassVar[bool] = False
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
-        """Pass the rows on."""
         return inputs[0]
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:  # noqa: ARG002
-        """True: the node only passes rows on."""
         return True
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SqlSegment(PhysicalNode):
     """Relational operators as one statement."""
 
@@ -293,7 +271,6 @@ class SqlSegment(PhysicalNode):
 
     @property
     def operators(self) -> tuple[Node, ...]:
-        """All operators of the statement."""
         return self.segment.operators
 
     def known_rows(self, inputs: Sequence[Batch], batch: Batch) -> dict[Node, Batch | None]:
@@ -313,36 +290,26 @@ class SqlSegment(PhysicalNode):
         return known
 
     def content(self) -> list[str]:
-        """The statement, with the names of its inputs replaced by their indices."""
         return [self.segment.content]
 
     async def locate_error(
         self, error: DataError, inputs: Sequence[Batch], now: datetime
     ) -> DataError:
-        """The error, with the position of the first operator that fails."""
         return await place_segment_error(error, self.segment, inputs, now)
 
 
 @dataclass(frozen=True, eq=False)
 class SearchGroup:
-    """Searches over the same rows and label that share one round trip.
-
-    Args:
-        specs: The searches.
-        queries: Their store queries, if another group of the plan has equal queries for other rows.
-            These groups share hits: equal values are searched once.
+    """Searches over the same rows and label that share one round trip. `queries` are their store
+    queries, if another group of the plan has equal ones for other rows: these groups share hits, so
+    that equal values are searched once.
     """
 
     specs: tuple[SearchSpec, ...]
     queries: tuple[SearchQuery, ...] = ()
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> list[Batch]:
-        """The rows of each search.
-
-        Args:
-            inputs: The rows that search, then for each search over a step the rows of that step.
-            evaluation: The evaluation that runs it.
-        """
+        """The rows of each search, from the rows that search and those of each searched step."""
         step = self.specs[0].node.step
         search: Searching = evaluation.store(step).search
         if self.queries:
@@ -365,7 +332,7 @@ async def _no_hits() -> Remembered:
     return {}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StoreSearch(PhysicalNode):
     """One search of a group. All searches of a group have the inputs of the group."""
 
@@ -381,26 +348,24 @@ class StoreSearch(PhysicalNode):
         return results[self.place]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StoreMatch(PhysicalNode):
     """A pattern, matched in the store."""
 
     logical: Match
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        """Match for all rows in one round trip."""
         node = self.logical
         return await run_match(node, inputs[0], evaluation.store(node.step), evaluation.now)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StoreScan(PhysicalNode):
     """The stored rows of a label."""
 
     logical: Scan
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
-        """Read them in one round trip."""
         node = self.logical
         windows = None if node.partition == "all" else evaluation.windows()
         return Batch.of_table(
@@ -408,13 +373,9 @@ class StoreScan(PhysicalNode):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClusterRows(PhysicalNode):
-    """Rows with their cluster.
-
-    Args:
-        algorithm: The partitioning algorithm; None: an exact algorithm of the engine.
-    """
+    """Rows with their cluster, by a partitioning algorithm, or by an exact one of the engine."""
 
     logical: Cluster
     algorithm: Algorithm | None
@@ -440,19 +401,17 @@ class ClusterRows(PhysicalNode):
         return self.algorithm is None or not inputs[-1].num_rows
 
     def content(self) -> list[str]:
-        """The arguments of the operator, and the algorithm."""
         chosen = [] if self.algorithm is None else [str(self.algorithm.choice)]
         return [*super().content(), *chosen]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RequireRows(PhysicalNode):
     """The rows that meet a requirement; the others fail, or all rows, and the others are counted."""
 
     logical: Require
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        """Set aside, or count, the rows that violate the requirement."""
         rows, failures = await required(
             self.logical, inputs[0], evaluation.now, windows=evaluation.has_windows
         )
@@ -464,14 +423,13 @@ class RequireRows(PhysicalNode):
         return rows.derived_from(rows)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EmbedTexts(PhysicalNode):
     """Rows with vectors of their texts."""
 
     logical: Embed
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        """Embed each distinct text of a partition once."""
         node, (rows,) = self.logical, inputs
         metrics = evaluation.metrics(node.step)
         metrics.operator, metrics.how = node.keyword, evaluation.embedder_name
@@ -489,34 +447,25 @@ class EmbedTexts(PhysicalNode):
         return batch
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AskModel(PhysicalNode):
-    """A semantic operator with its implementation.
-
-    Args:
-        implementation: The implementation that answers.
-        choice: The name and parameters of the implementation, as in plans.
-    """
+    """A semantic operator with its implementation, and the choice of it as in plans."""
 
     logical: Semantic
     implementation: Implementation[Any]
     choice: Choice
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        """Ask about the rows."""
         return (await evaluation.ask(self, inputs)).of(inputs)
 
     def content(self) -> list[str]:
-        """The arguments of the operator, and its implementation."""
         return [*super().content(), str(self.choice)]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EarlyStop(PhysicalNode):
-    """Semantic operators that process rows in chunks until enough rows pass.
-
-    Args:
-        chain: The operators, the lowest first; each operator reads its predecessor.
+    """Semantic operators that process rows in chunks until enough rows pass. The lowest is first in
+    the chain; each reads its predecessor.
     """
 
     chain: tuple[AskModel, ...]
@@ -557,7 +506,6 @@ class EarlyStop(PhysicalNode):
         return 0
 
     def content(self) -> list[str]:
-        """The content of the uppermost operator."""
         return self.chain[-1].content()
 
 
@@ -576,18 +524,13 @@ class SinkSpec:
 
 @dataclass(frozen=True)
 class PhysicalPlan:
-    """The physical plan of a run.
+    """The physical plan of a run: a node for each logical one that is materialised, and sinks with
+    their rows, in the order of the plan.
 
-    Args:
-        logical: The optimized plan.
-        nodes: The physical node of each logical node that is materialised.
-        sinks: The sinks with their rows, in the order of the plan.
-        after_writes: The ordered part: the nodes that depend on the run's own writes. All other
-            nodes may run ahead.
-        buffered: The nodes that run ahead and are read by the ordered part, the commits or the
-            results.
-        run_wide: The searched steps that depend on inputs only: every window sees their rows of the
-            whole run.
+    The nodes `after_writes` are the ordered part: they depend on the run's own writes. All others
+    may run ahead; those in `buffered` are read by the ordered part, the commits or the results. Of
+    the searched steps that depend on inputs only, `run_wide`, every window sees the rows of the
+    whole run.
     """
 
     logical: LogicalPlan

@@ -32,11 +32,7 @@ from semgraph.stores.base import SearchQuery, Store
 def compile_plan(
     plan: LogicalPlan, store: Store, library: Library, limits: Mapping[str, Limits]
 ) -> tree.PhysicalPlan:
-    """Compile an optimized plan for a store.
-
-    Raises:
-        PlanError: An implementation is unknown or refuses its node.
-    """
+    """Compile an optimized plan for a store. Raises PlanError for implementations."""
     if plan not in _LAYOUTS:
         _LAYOUTS[plan] = _layout(plan)
     layout = _LAYOUTS[plan]
@@ -64,14 +60,7 @@ _OPERATORS: dict[type[Node], Callable[[Any, tuple[tree.PhysicalNode, ...]], tree
 
 
 class _TreeBuilder:
-    """Makes the physical nodes of a plan, in topological order: inputs first.
-
-    Args:
-        layout: The materialised nodes.
-        nodes: All logical nodes.
-        store: The store, for its searches.
-        chosen: The implementations of nodes.
-    """
+    """Makes the physical nodes of a plan, in topological order: inputs first."""
 
     def __init__(
         self, layout: _Layout, nodes: Sequence[Node], store: Store, chosen: Chosen
@@ -130,7 +119,6 @@ class _TreeBuilder:
         return IterateRows(node, inputs, body, rounds)
 
     def _step(self, node: Node) -> tree.PhysicalNode:
-        """The node that computes the rows of a searched step."""
         if node not in self._layout.run_wide:
             return self.physical[node]
         if node not in self.run_wide:
@@ -174,16 +162,9 @@ def _outside(
 
 @dataclass(frozen=True)
 class _Layout:
-    """The part of a physical plan that depends on the logical plan alone.
-
-    It holds nodes, not the plan.
-
-    Args:
-        segments: The statements of relational nodes.
-        sinks: Each sink with the relation that it writes.
-        after_writes: As in `PhysicalPlan`.
-        buffered: The logical nodes of `PhysicalPlan.buffered`.
-        run_wide: The logical nodes of `PhysicalPlan.run_wide`.
+    """The part of a physical plan that depends on the logical plan alone: statements, each sink
+    with the relation that it writes, and logical nodes for the fields of `PhysicalPlan`. It does
+    not hold the plan.
     """
 
     segments: Mapping[Node, Segment]
@@ -250,10 +231,7 @@ def _refuse_rows_without_window(nodes: Iterable[Node]) -> None:
 
 
 def _refuse_scans_without_partition(nodes: Iterable[Node]) -> None:
-    """Refuse scans without `partition` in a plan without windows.
-
-    Such a run has no partitions, so that a scan must state explicitly that it reads all of them.
-    """
+    """Refuse scans of all partitions that do not say so, in a plan without windows."""
     problems = [
         Problem(
             f"scan of {node.label} needs a partition",
@@ -294,10 +272,9 @@ def sink_rows(sink: Sink) -> Node:
 def _after_writes(
     plan: LogicalPlan, nodes: list[Node], run_wide: frozenset[Node]
 ) -> frozenset[Node]:
-    """The nodes that depend on the run's writes, with all nodes above them.
-
-    A read depends on each write that shares a (label, property). A read over [L, r] is independent
-    of the merge of r into L if all rows of r are known beforehand. A loop depends on them as a whole.
+    """The nodes that depend on the run's writes, with all nodes above them, and loops as a whole. A
+    read depends on each write that shares a (label, property); one over [L, r] not on the merge of
+    r into L, if all rows of r are known beforehand.
     """
     after_writes: set[Node] = {
         node
@@ -319,7 +296,6 @@ def _after_writes(
 
 
 def _above(nodes: list[Node], some: set[Node]) -> set[Node]:
-    """Some nodes and all nodes above them."""
     found = set(some)
     for node in nodes:
         if not found.isdisjoint(node.inputs):
@@ -338,7 +314,6 @@ def _buffered(
     sinks: Iterable[tuple[Sink, Node]],
     returns: Iterable[Node],
 ) -> tuple[Node, ...]:
-    """The nodes that run ahead and are read by the ordered part, the commits or the results."""
     read: dict[Node, None] = {}
     for node in nodes:
         if node in after_writes:
@@ -349,7 +324,6 @@ def _buffered(
 
 
 def _search_groups(nodes: Iterable[Node], store: Store) -> dict[Node, tree.SearchGroup]:
-    """The group of each search: the searches that share a round trip."""
     groups: dict[object, list[SearchSpec]] = {}
     for node in nodes:
         if isinstance(node, Search):

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.expr import Type
-from semgraph.expr.duckdb import ORDINAL
-from semgraph.expr.scalar import ROWS, Scalar
+from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.logical.graph import Match, Scan
+from semgraph.logical.node import Node
 from semgraph.logical.schema import Label
 from semgraph.relational.batch import (
     INPUT_ROW,
@@ -22,8 +22,7 @@ from semgraph.relational.batch import (
     runtime_schema,
     values,
 )
-from semgraph.relational.segments import execute
-from semgraph.relational.sql import quote, scalar_sql
+from semgraph.relational.segments import column_of
 from semgraph.stores.base import Alias, MatchQuery, StoreReads
 from semgraph.stores.conditions import Prop, compares_alike
 
@@ -35,14 +34,8 @@ def is_pushed(
     labels: Mapping[str, Label],
     rows: pa.Schema | None = None,
 ) -> bool:
-    """Whether a store decides a conjunct.
-
-    Args:
-        store: The store.
-        part: The conjunct.
-        alias: The name of the hit in it, as in `Store.takes`.
-        labels: The labels that define the properties, by the names in the conjunct.
-        rows: The schema of the rows that ask.
+    """Whether a store decides a conjunct. `labels` define the properties, by the names in the
+    conjunct; `rows` is the schema of the rows that ask.
     """
 
     def type_of(prop: Prop) -> Type | None:
@@ -68,14 +61,9 @@ async def run_scan(
     store: StoreReads,
     now: datetime | None,
 ) -> pa.Table:
-    """The rows of a label in the schema of the node; one round trip.
-
-    Args:
-        node: The operator.
-        windows: The partitions to read, each with the windows that see its rows: `_p` and `_m`;
-            None: all rows, once.
-        store: The store. Conjuncts that it does not take are evaluated here.
-        now: The value of `$now`.
+    """The rows of a label in the schema of the node; one round trip. `windows` are the partitions
+    to read, each with the windows that see its rows (`_p` and `_m`); None: all rows, once.
+    Conjuncts that the store does not take are evaluated here.
     """
     taken = scanned_where(node, store)
     # The store applies the limit if it evaluates all conjuncts, but not over several partitions.
@@ -88,16 +76,16 @@ async def run_scan(
     if windows is not None:
         table = _seen_by(table, stored.column(node.graph.partition), windows)
     rest = [part for part in node.where if part not in taken]
-    if not rest:
-        return table
-    where = " AND ".join(f"({scalar_sql(part, node.windowed)})" for part in rest)
-    names = ", ".join(quote(name) for name in table.column_names)
-    return await execute(
-        f"SELECT {names} FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}",
-        {ROWS: table},
-        table.schema,
-        now,
-    )
+    return rows_at(table, await _passing(node, table, rest, now)) if rest else table
+
+
+async def _passing(
+    node: Node, rows: pa.Table, parts: Sequence[Scalar], now: datetime | None
+) -> list[int]:
+    """The indices of the rows of a node for which all of some conjuncts hold."""
+    batch = Batch.of_table(rows)
+    holds = (await column_of(conjunction(parts), node, batch, now, pa.bool_())).column("x")
+    return [place for place, value in enumerate(holds) if value]
 
 
 def _seen_by(
@@ -161,10 +149,7 @@ async def run_match(node: Match, rows: Batch, store: StoreReads, now: datetime |
     table = rows_at(left, of)
     table = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), **found})
     if rest:
-        where = " AND ".join(f"({scalar_sql(p, node.windowed)})" for p in rest)
-        sql = f"SELECT {ORDINAL} AS o FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}"
-        kept = await execute(sql, {ROWS: table}, pa.schema([("o", pa.int64())]), now)
-        places = values(kept.column("o"))
+        places = await _passing(node, conform(table, schema), rest, now)
         table, of = rows_at(table, places), [of[place] for place in places]
     if node.how == "left":
         alone = sorted(set(range(rows.num_rows)) - set(of))

@@ -38,9 +38,7 @@ Remembered = dict[tuple[SearchQuery, ...], dict[Hashable, list[pa.Table]]]
 
 
 def remembering(search: Searching, hits: Remembered) -> Searching:
-    """The searches of a store, which is queried only for rows with new values. The hits of further
-    rows are added to `hits`.
-    """
+    """The searches of a store, which is queried only for rows whose values are not in `hits`."""
 
     async def remembered(queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         known = hits.setdefault(tuple(queries), {})
@@ -66,7 +64,6 @@ def remembering(search: Searching, hits: Remembered) -> Searching:
 
 
 def _by_row(hits: pa.Table) -> dict[int, pa.Table]:
-    """The hits of each row, by its ordinal."""
     places: dict[int, list[int]] = {}
     for place, q in enumerate(values(hits.column("_q"))):
         places.setdefault(q, []).append(place)
@@ -75,7 +72,6 @@ def _by_row(hits: pa.Table) -> dict[int, pa.Table]:
 
 
 def _for_rows(hits: Sequence[pa.Table], ordinals: Sequence[int]) -> pa.Table:
-    """The hits of some rows, renumbered with their ordinals."""
     whole = pa.concat_tables(hits)
     own = np.repeat(np.asarray(ordinals, np.int64), [table.num_rows for table in hits])
     return whole.set_column(whole.schema.get_field_index("_q"), "_q", pa.array(own))
@@ -85,14 +81,11 @@ _INNER = re.compile(r'column "_[xy](\d+)_(\d+)" of the rows')
 
 
 class StoreQueries:
-    """The searches of one round trip, over the same rows and label.
+    """The searches of one round trip, over the same rows, by number; those without a label do not
+    query the store.
 
     A search that sees all partitions for some rows and listed partitions for others becomes two
     queries. In each query the rows of the other query have no value to search for.
-
-    Args:
-        searches: The searches by number; searches without a label do not query the store.
-        left: The rows.
     """
 
     def __init__(self, searches: Sequence[SearchInput], left: Batch) -> None:
@@ -154,14 +147,8 @@ class StoreQueries:
 
 
 def hidden_hits(search: SearchInput, hits: Batch, result: Batch, of: Sequence[int], k: int) -> bool:
-    """Whether stored hits beyond the k-th might belong to the best.
-
-    Args:
-        search: The search.
-        hits: The hits of the store: `k` for each row and method, or all.
-        result: The result.
-        of: The row to which each result row belongs.
-        k: The number of requested hits.
+    """Whether stored hits beyond the k-th might belong to the best. The store was asked for `k`
+    hits of each row and method; `of` has the row to which each result row belongs.
     """
     node, within = search.spec.node, search.within
     if within is None or search.spec.unlimited or not hits.num_rows:
@@ -233,9 +220,7 @@ async def run_searches(
     embed: EmbedTextsOf,
     now: datetime | None,
 ) -> list[Batch]:
-    """Run searches over the same rows and label in one round trip. Returns one result for each, in
-    the schema of its node.
-    """
+    """The results of searches over the same rows and label, in one round trip."""
     if not left.num_rows:
         return [Batch.of_tuples([], runtime_schema(spec.node)) for spec in specs]
     searches = [
@@ -259,7 +244,6 @@ async def run_searches(
 async def _finish(
     search: SearchInput, hits: Batch | None, embed: EmbedTextsOf, now: datetime | None
 ) -> tuple[Batch, list[int]]:
-    """The result, and for each result row the row to which it belongs."""
     over_rows = RowSearch(search, hits, now)
     result = await over_rows.result(partial(_step_vectors, search, embed))
     if result is not None and not executors().both:
@@ -290,14 +274,9 @@ async def by_statement(
     *,
     with_step: bool,
 ) -> tuple[Batch, list[int]]:
-    """The result by the statement, and for each result row the row to which it belongs.
-
-    Args:
-        search: The search and its rows.
-        hits: The hits of the store; None: it was not queried.
-        embed: Embeds the texts of the step.
-        now: The value of `$now`.
-        with_step: Whether rows of the step may be hits or replace stored hits.
+    """The result by the statement, and for each result row the row to which it belongs. Hits are
+    None if the store was not queried; `with_step`: rows of the step may be hits or replace stored
+    hits.
     """
     spec = search.spec
     tables = {LEFT: search.left.table}
@@ -323,7 +302,6 @@ async def by_statement(
 
 
 async def _with_vectors(spec: SearchSpec, rows: Batch, embed: EmbedTextsOf) -> pa.Table:
-    """A step's rows with the vectors that hits return."""
     table = rows.table
     for name, text in spec.step_vectors.items():
         vectors = await vectors_of(rows, name, rows.column(text), embed, spec.node.graph.partition)

@@ -9,15 +9,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
+from itertools import compress
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from semgraph.errors import Fault
 from semgraph.expr.duckdb import ORDINAL, type_of
 from semgraph.expr.functions import overlap
 from semgraph.expr.row_scalars import Unsupported
@@ -27,8 +26,7 @@ from semgraph.logical.node import scalars_of
 from semgraph.physical.search_spec import SearchInput, SearchSpec, joined_texts, step_texts
 from semgraph.physical.vectors import of_one_size
 from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema, values
-from semgraph.relational.rows import RowFunction
-from semgraph.relational.segments import column_segment, execute, executors
+from semgraph.relational.segments import column_of, execute, executors
 from semgraph.stores.prepare import end_column
 
 Pair = tuple[int, int]  # the indices of a row and of a row of the step
@@ -45,10 +43,8 @@ _COSINE_SCHEMA = pa.schema([("x", pa.float64())])
 
 
 class _Hit(NamedTuple):
-    """A hit of one method.
-
-    `q` is the index of the row to which it belongs. `place` is the index of the hit: first the hits
-    of the store, then the rows of the step.
+    """A hit of one method for row `q`. Its `place` is among the hits of the store, then the step's
+    rows.
     """
 
     q: int
@@ -68,53 +64,14 @@ class _Result(NamedTuple):
     place: int
 
 
-@dataclass(frozen=True)
-class _Functions:
-    """The conditions and the order of a search, as functions of rows.
-
-    Args:
-        where: The condition on rows of the step; None: no condition.
-        residual: The condition on stored hits that the store does not evaluate.
-        terms: The terms that order hits, each with whether it descends.
-    """
-
-    where: RowFunction | None
-    residual: tuple[RowFunction, ...]
-    terms: tuple[tuple[RowFunction, bool], ...]
-
-
 @lru_cache(maxsize=256)
-def _functions_of(spec: SearchSpec) -> _Functions | None:
-    """The functions of a search.
-
-    None if they are not guaranteed to give the result of the statement, or if they call user
-    functions, which run in a thread.
-    """
+def _is_supported(spec: SearchSpec) -> bool:
+    """Whether Python has the result of the statement, and no user function needs a thread."""
     node = spec.node
     if any(scalar.calls_own for scalar in scalars_of(node)):
-        return None
-
-    def compiled(scalar: Scalar, kind: pa.DataType) -> RowFunction:
-        function = column_segment(scalar, node, kind).function
-        if isinstance(function, Unsupported):
-            raise function
-        return function
-
+        return False
     kinds = [type_of(term.by, node.schema) for term in node.order]
-    if not _COMPARED.issuperset([*kinds, *_equal_kinds(spec)]):
-        return None
-    try:
-        where = node.where if node.within is not None else None
-        return _Functions(
-            None if where is None else compiled(where, pa.bool_()),
-            tuple(compiled(part, pa.bool_()) for part in spec.residual),
-            tuple(
-                (compiled(term.by, kind), term.descending)
-                for term, kind in zip(node.order, kinds, strict=True)
-            ),
-        )
-    except (Unsupported, Fault):  # a field that hits lack
-        return None
+    return _COMPARED.issuperset([*kinds, *_equal_kinds(spec)])
 
 
 def _equal_kinds(spec: SearchSpec) -> Iterator[pa.DataType]:
@@ -127,20 +84,15 @@ def _equal_kinds(spec: SearchSpec) -> Iterator[pa.DataType]:
 
 
 class RowSearch:
-    """One search over few rows.
-
-    Args:
-        search: The search and its rows.
-        hits: The hits of the store; None: it was not queried.
-        now: The value of `$now`.
-    """
+    """One search over few rows. The hits are those of the store; None: it was not queried."""
 
     def __init__(self, search: SearchInput, hits: Batch | None, now: datetime | None) -> None:
         self.search, self.spec, self.node = search, search.spec, search.spec.node
         self.left, self.within, self.hits, self.now = search.left, search.within, hits, now
         self.stored = hits.num_rows if hits is not None else 0
         few = executors(*(scalar.sql for scalar in scalars_of(search.spec.node))).few
-        self.functions = _functions_of(search.spec) if few >= 0 else None
+        self.supported = few >= 0 and _is_supported(search.spec)
+        self.pairs: list[Pair] | None = None  # which rows may find which rows of the step, if known
         self._structs: dict[int, dict[str, Any]] = {}
         self._width = len(self.node.input.schema)
 
@@ -154,14 +106,11 @@ class RowSearch:
 
     async def result(self, vectors_of: VectorsOf) -> tuple[Batch, list[int]] | None:
         """The result, and for each result row the row to which it belongs; None if the statement
-        must compute it.
-
-        Args:
-            vectors_of: Returns vectors; called only if rows of the step may be hits.
+        must compute it. Vectors are asked for only if rows of the step may be hits.
         """
-        pairs, functions = self.pairs, self.functions
+        pairs = self.pairs = await self._pairs()
         few = self.left.num_rows + self.stored <= executors().few
-        if pairs is None or functions is None or not few or (pairs and self.spec.step_vectors):
+        if pairs is None or not (self.supported and few) or (pairs and self.spec.step_vectors):
             return None
         scores = {}
         for method, by in enumerate(self.node.methods) if pairs else ():
@@ -169,37 +118,42 @@ class RowSearch:
                 vectors = await vectors_of(method)
                 scores[method] = await _cosines(self.search.values[method], vectors, pairs)
         try:
-            hits = [*self._stored_hits(functions), *self._step_hits(pairs, scores)]
+            hits = [*await self._stored_hits(), *self._step_hits(pairs, scores)]
             if any(math.isnan(hit.score) for hit in hits):  # DuckDB treats NaN as the greatest
                 return None
-            return self._best(hits, functions)
-        except Exception:  # noqa: BLE001 - of generated code: the statement defines with which error
+            return await self._best(hits)
+        except Exception:  # noqa: BLE001 - the statement defines with which error
             return None
+
+    async def _column(
+        self, scalar: Scalar, hits: Sequence[tuple[int, int]], kind: pa.DataType
+    ) -> list[Any]:
+        """A scalar over rows with unranked hits, each by the index of the row and of the hit."""
+        rows = [self._with_hit(self.left.rows[q], self._struct(n), n) for q, n in hits]
+        joined = Batch.of_tuples(rows, runtime_schema(self.node))
+        return (await column_of(scalar, self.node, joined, self.now, kind)).column("x")
 
     # -- hits
 
-    @cached_property
-    def pairs(self) -> list[Pair] | None:
-        """The pairs of each row with every row of the step that it may find; None if the statement
-        must find them.
-        """
+    async def _pairs(self) -> list[Pair] | None:
+        """Each row with every row of the step that it may find; None: by the statement."""
         if self.within is None or not self.within.num_rows:
             return []
         step_rows: dict[Any, list[int]] = defaultdict(list)
         for n, scope in enumerate(self._scopes(self.within)):
             step_rows[scope].append(n)
         near = [step_rows.get(scope, ()) for scope in self._scopes(self.left)]
-        if self.functions is None or sum(map(len, near)) > _MANY_PAIRS:
+        if not self.supported or sum(map(len, near)) > _MANY_PAIRS:
             return None
         pairs = [(q, n) for q, places in enumerate(near) for n in places]
-        if self.functions.where is None:
+        if self.node.where is None:
             return pairs
         try:
-            joined = [self._joined(q, self.stored + n) for q, n in pairs]
-            passes = self.functions.where([joined], self.now)
-        except Exception:  # noqa: BLE001 - of generated code: the statement defines with which error
+            hits = [(q, self.stored + n) for q, n in pairs]
+            passes = await self._column(self.node.where, hits, pa.bool_())
+        except Exception:  # noqa: BLE001 - the statement defines with which error
             return None
-        return [pair for pair, (holds, *_) in zip(pairs, passes, strict=True) if holds]
+        return list(compress(pairs, passes))
 
     def _scopes(self, batch: Batch) -> Sequence[Any]:
         """A value for each row: a row may find the rows of the step with an equal value."""
@@ -209,8 +163,7 @@ class RowSearch:
             return [name or "" for name in batch.column(self.node.graph.partition)]
         return [None] * batch.num_rows
 
-    def _stored_hits(self, functions: _Functions) -> list[_Hit]:
-        """The hits of the store that the search admits."""
+    async def _stored_hits(self) -> list[_Hit]:
         if self.hits is None:
             return []
         names = ("_q", "method", "score", self.node.graph.key)
@@ -218,9 +171,9 @@ class RowSearch:
         hits = self._without_step([_Hit(*hit) for hit in columns])
         if any(by.rank == "overlap" for by in self.node.methods):
             hits = [hit for hit in hits if hit.score > 0]
-        for test in functions.residual if hits else ():
-            passes = test([[self._joined(hit.q, hit.place) for hit in hits]], self.now)
-            hits = [hit for hit, (holds, *_) in zip(hits, passes, strict=True) if holds]
+        for test in self.spec.residual if hits else ():
+            passes = await self._column(test, [(hit.q, hit.place) for hit in hits], pa.bool_())
+            hits = list(compress(hits, passes))
         return hits
 
     def _without_step(self, hits: list[_Hit]) -> list[_Hit]:
@@ -237,7 +190,6 @@ class RowSearch:
     def _step_hits(
         self, pairs: Sequence[Pair], cosines: Mapping[int, Sequence[float | None]]
     ) -> list[_Hit]:
-        """The hits of each method among the rows of the step."""
         if self.within is None or not pairs:
             return []
         keys = self.within.column(self.node.hit_key)
@@ -270,11 +222,11 @@ class RowSearch:
 
     # -- the best of them
 
-    def _best(self, hits: list[_Hit], functions: _Functions) -> tuple[Batch, list[int]]:
+    async def _best(self, hits: list[_Hit]) -> tuple[Batch, list[int]]:
         """The k best hits of each row, and for each result row the row to which it belongs."""
         counts: dict[Pair, int] = defaultdict(int)
         best = []
-        for hit in self._in_order(hits, functions):
+        for hit in await self._in_order(hits):
             rank = counts[hit.q, hit.method]
             counts[hit.q, hit.method] += 1
             if rank < self.node.k:
@@ -292,25 +244,24 @@ class RowSearch:
             result_of += [q] * len(own)
         return Batch.of_tuples(rows, runtime_schema(self.node)), result_of
 
-    def _in_order(self, hits: list[_Hit], functions: _Functions) -> list[_Hit]:
+    async def _in_order(self, hits: list[_Hit]) -> list[_Hit]:
         """Hits in the order of each method; ties by key."""
         if self.node.methods:
             return sorted(hits, key=lambda hit: (hit.q, hit.method, -hit.score, hit.key))
         hits = sorted(hits, key=itemgetter(3))
-        for function, descending in reversed(functions.terms):
-            column = function([[self._joined(hit.q, hit.place) for hit in hits]], self.now)
-            pairs = [(value, hit) for (value, *_), hit in zip(column, hits, strict=True)]
+        for term in reversed(self.node.order):
+            kind = type_of(term.by, self.node.schema)
+            column = await self._column(term.by, [(hit.q, hit.place) for hit in hits], kind)
+            pairs = list(zip(column, hits, strict=True))
             known = [pair for pair in pairs if pair[0] is not None]
-            known.sort(key=itemgetter(0), reverse=descending)
+            known.sort(key=itemgetter(0), reverse=term.descending)
             hits = [hit for _, hit in known] + [hit for value, hit in pairs if value is None]
         return sorted(hits, key=itemgetter(0))
 
     # -- as rows
 
     def _struct(self, place: int) -> dict[str, Any]:
-        """The fields of a hit, without its rank. Fields that only the other side (store or step) has
-        are NULL.
-        """
+        """The fields of a hit, without its rank. Fields of the other side are NULL."""
         struct = self._structs.get(place)
         if struct is None:
             stored = self.hits is not None and place < self.stored
@@ -330,10 +281,6 @@ class RowSearch:
         ]
         return [[side.get_field_index(name) for name in self.spec.fields] for side in sides]
 
-    def _joined(self, q: int, place: int) -> Row:
-        """A row with an unranked hit."""
-        return self._with_hit(self.left.rows[q], self._struct(place), place)
-
     def _row(self, row: Row, result: _Result) -> Row:
         via = self.node.methods[result.first % 100].via if self.node.methods else "order"
         ranking = {"rank": result.rank, "score": result.score, "via": via}
@@ -346,7 +293,6 @@ class RowSearch:
         return (*row[:width], hit, *ends, *row[width:])
 
     def _end(self, end: str, kind: pa.StructType, place: int | None) -> dict[str, Any] | None:
-        """The node at an end of a stored hit."""
         if place is None or self.hits is None:
             return None
         node = self.hits.rows[place][self.hits.schema.get_field_index(end_column(end))]
@@ -354,9 +300,7 @@ class RowSearch:
 
 
 def _once(best: Sequence[tuple[_Hit, int]], k: int, *, fused: bool) -> list[_Result]:
-    """Each hit once, at most k per row. Hits of several methods are ranked by the sum of
-    1 / (rank + 1), hits of one method by its score.
-    """
+    """Each hit once, at most k per row, by the sum of 1 / (rank + 1), or of one method by score."""
     scores: dict[tuple[int, str], float] = defaultdict(float)
     firsts: dict[tuple[int, str], Pair] = {}
     for hit, rank in best:

@@ -28,29 +28,23 @@ NAMES = tuple(name for name, _ in RANKING)
 def conjuncts_for_store(
     node: Search, store: Store
 ) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
-    """The conjuncts of `where` that the store takes, as the store sees them, and the others, for
-    DuckDB, as written in the plan.
-    """
+    """The conjuncts that the store takes, as it sees them, and the others, as written."""
     names = tuple(name for name in (node.alias, node.source, node.target) if name)
     if node not in _SEEN:
         _SEEN[node] = tuple(_seen_by_store(node))
-    taken: list[Scalar] = []
-    rest: list[Scalar] = []
-    for part, seen in _SEEN[node]:
-        if is_pushed(store, seen, names, _labels(node), node.input.schema):
-            taken.append(seen)
-        else:
-            rest.append(part)
-    return tuple(taken), tuple(rest)
+    pushed = [
+        (part, seen, is_pushed(store, seen, names, _labels(node), node.input.schema))
+        for part, seen in _SEEN[node]
+    ]
+    taken = tuple(seen for _, seen, is_taken in pushed if is_taken)
+    return taken, tuple(part for part, _, is_taken in pushed if not is_taken)
 
 
 _SEEN: WeakKeyDictionary[Search, tuple[tuple[Scalar, Scalar], ...]] = WeakKeyDictionary()
 
 
 def _seen_by_store(node: Search) -> Iterator[tuple[Scalar, Scalar]]:
-    """The conjuncts of `where` that can be false for a stored row: as written, and as the store
-    sees them.
-    """
+    """The conjuncts that stored rows may fail: as written, and as the store sees them."""
     stored = set(node.graph.label(node.label).columns) if node.label else set()
     for part in node.where.conjuncts() if node.where is not None else ():
         if always(part):
@@ -108,18 +102,13 @@ def _folded(tree: exp.Expr) -> exp.Expr:
 
 @dataclass(frozen=True)
 class SearchSpec:
-    """A search, compiled for a store.
+    """A search, compiled for a store, which evaluates the conjuncts `taken`. DuckDB evaluates the
+    `residual` ones on its hits, which are then fetched without a limit, as they are if `order` has
+    terms that are no properties.
 
-    Args:
-        node: The operator.
-        taken: The conjuncts that the store evaluates.
-        residual: The conjuncts that DuckDB evaluates on the store's hits. Hits are then fetched
-            without a limit, and also if `order` has terms that are no properties.
-        with_step: Whether there are rows of the step to search.
-        listed: Whether the statement receives the pairs of row and step row to rank.
-        nearest: A description of how exact the store's nearest search is.
-        more: Further properties that the store returns because an equal search of the plan reads
-            them.
+    `with_step`: there are rows of the step to search; `listed`: the statement receives the pairs of
+    row and step row to rank. `more` are further properties that the store returns because an equal
+    search of the plan reads them.
     """
 
     node: Search
@@ -148,9 +137,7 @@ class SearchSpec:
 
     @cached_property
     def step_vectors(self) -> dict[str, str]:
-        """The vectors of a step's rows that are embedded for the hits, with the columns of their
-        texts.
-        """
+        """The vectors of a step's rows that hits return, with the columns of their texts."""
         within = self.node.within.schema.names if self.node.within is not None else ()
         label = self.node.graph.label(self.node.label) if self.node.label else None
         of = {} if label is None else {v: k for k, v in label.vectors.items()}
@@ -162,9 +149,7 @@ class SearchSpec:
 
     @cached_property
     def properties(self) -> tuple[str, ...]:
-        """The properties that the store must return: for readers of a hit, for ranking and for
-        residual filters.
-        """
+        """What the store must return for readers of a hit, ranking and residual filters."""
         label = self.node.graph.label(self.node.label)
         extra = set(self.node.ranked_by)
         extra |= {
@@ -179,9 +164,7 @@ class SearchSpec:
         return tuple(sorted(names) if self.more else names)
 
     def query(self, k: int, prefix: str) -> SearchQuery:
-        """The store's part, for the `k` best hits of each method. Row values are in columns that
-        start with `prefix`.
-        """
+        """The store's part, for the `k` best hits of each method, of columns with a prefix."""
         node = self.node
         limit = None if self.unlimited else k
         methods = tuple(
@@ -205,9 +188,7 @@ class SearchSpec:
 
     @cached_property
     def end_properties(self) -> dict[str, tuple[str, ...]]:
-        """The properties that the store must return for the nodes at a hit's ends, besides their
-        keys.
-        """
+        """What the store must return for the nodes at a hit's ends, besides their keys."""
         scalars = [*self.residual, *(t.by for t in self.node.order)]
         properties = {}
         for end, kind in self.node.ends.items():
@@ -251,14 +232,9 @@ def _plain_term(scalar: Scalar, node: Search) -> bool:
 
 @dataclass(frozen=True)
 class SearchInput:
-    """A search and its rows.
-
-    Args:
-        spec: The search.
-        left: The rows.
-        within: The rows of the searched step; None: no step is searched.
-        values: The values that each method compares with hits: for each row a value, words or a
-            vector.
+    """A search and its rows: those that search, those of the searched step (None: no step is
+    searched), and the values that each method compares with hits: for each row a value, words or a
+    vector.
     """
 
     spec: SearchSpec

@@ -44,9 +44,7 @@ def vector_column(method: int) -> str:
 
 @lru_cache(maxsize=256)
 def statement(spec: SearchSpec) -> str:
-    """The statement of a search over `LEFT` (rows, with `sought_column`s), `STORED` (hits) and
-    `STEP` (a step's rows).
-    """
+    """The statement of a search over `LEFT` (with `sought_column`s), `STORED` and `STEP`."""
     node = spec.node
     alias = quote(node.alias)
     branches = []
@@ -111,7 +109,6 @@ def _term_columns(spec: SearchSpec) -> str:
 
 
 def _end(alias: str, end: str, kind: pa.StructType, name: str) -> str:
-    """The node at an end of a hit, with the fields that the plan reads."""
     node = f"{alias}.{quote(end_column(end))}"
     packed = ", ".join(
         f"{quote(f.name)} := CAST({node}.{quote(f.name)} AS {sql_type(f.type)})" for f in kind
@@ -120,9 +117,7 @@ def _end(alias: str, end: str, kind: pa.StructType, name: str) -> str:
 
 
 def _base_struct(spec: SearchSpec, present: set[str]) -> str:
-    """A hit with every field that ranking, filters and the plan read. Fields that this side lacks
-    are NULL.
-    """
+    """A hit with all fields that are read; those that this side lacks are NULL."""
     kinds = {f.name: f.type for f in spec.node.hit_type}
     if spec.node.label:
         columns = spec.node.graph.label(spec.node.label).columns
@@ -168,9 +163,7 @@ def _stored_hits(spec: SearchSpec) -> str:
 
 
 def _same_partition(node: Search, step: str) -> list[tuple[str, str]]:
-    """The SQL expressions that must be equal for a row and a step row that it finds: one pair or
-    none.
-    """
+    """What must be equal, in SQL, for a row and a step row that it finds: one pair or none."""
     if node.by_window:
         return [(f"{LEFT}.{PARTITION}", f"{step}.{PARTITION}")]
     name = quote(node.graph.partition)
@@ -208,7 +201,6 @@ def allowed(spec: SearchSpec) -> str:
 
 
 def _listed(spec: SearchSpec, within: Node, method: int) -> str:
-    """The pairs of a shortlist."""
     q, by, s = (f"{PAIRS}.{name}" for name in PAIR)
     rows = f"JOIN {_step_rows(spec, within)} ON {RIGHT}.{_NUMBER} = {s}"
     return f"FROM {PAIRS} JOIN {LEFT} ON {LEFT}.{ORDINAL} = {q} AND {by} = {method} {rows}"

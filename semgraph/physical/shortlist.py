@@ -47,13 +47,9 @@ def worth_it(spec: SearchSpec, tables: Tables) -> bool:
 
 
 async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> pa.Table:
-    """Pairs that include the k best of each row and method among the rows of the step.
-
-    Args:
-        spec: The search.
-        tables: The tables of the statement: the rows with the values of each method, and the step's
-            rows with their vectors.
-        now: The time of the run.
+    """Pairs that include the k best of each row and method among the rows of the step, from the
+    tables of the statement: the rows with the values of each method, and the step's rows with their
+    vectors.
     """
     left, step = tables[LEFT], tables[STEP]
     place = np.empty(step.num_rows, np.int64)  # the rank of each key; it breaks ties
@@ -80,14 +76,10 @@ async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> p
 
 @dataclass(frozen=True)
 class _Compared:
-    """The values that a method compares.
-
-    Args:
-        left: For each row the number of the value that it searches for; -1: no value.
-        step: For each row of the step the number of its value; -1: no value.
-        scores: For some numbers of `left`, the scores with each distinct value of the step.
-        floor: The greatest score that is no hit.
-        close: The tolerance of scores.
+    """The values that a method compares: for each row, and each row of the step, the number of its
+    value (-1: none). `scores` gives, for some numbers of `left`, the scores with each distinct
+    value of the step; none up to `floor` is a hit, and those that differ by less than `close` may
+    have another order.
     """
 
     left: Numbers
@@ -205,17 +197,14 @@ def _vectors(
 
     def scores(which: Numbers) -> Numbers:
         cosines = mine[which] @ others.T
-        return np.where(
-            np.isnan(cosines), np.inf, cosines
-        )  # a vector without a direction: the statement decides
+        # Of a vector without a direction the statement decides.
+        return np.where(np.isnan(cosines), np.inf, cosines)
 
     return _Compared(left, step, scores, above - _CLOSE, _CLOSE)
 
 
 def _directions(column: pa.ChunkedArray[Any]) -> tuple[Numbers, Numbers]:
-    """For each vector a number, equal for equal vectors, -1 for NULL; and the distinct vectors, of
-    length 1.
-    """
+    """For each vector the number of its value, -1 for NULL; and the distinct ones, of length 1."""
     array: Any = column.combine_chunks()
     size = array.type.list_size
     valid = np.asarray(pc.is_valid(array))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from itertools import accumulate
 from math import isfinite
 
 import pyarrow as pa
@@ -25,12 +24,7 @@ _SHOWN = 60  # the characters of a text that an error quotes
 
 
 class NoVectors(DataError):
-    """Rows lack a vector that they need.
-
-    Args:
-        rows: A batch.
-        errors: Why rows of it have no vector, by their indices.
-    """
+    """Rows of a batch lack a vector that they need; `errors` has the reasons, by their indices."""
 
     def __init__(self, rows: Batch, errors: Mapping[int, str]) -> None:
         self.rows, self.errors = rows, errors
@@ -43,10 +37,7 @@ class NoVectors(DataError):
 
 
 def partitions_of(batch: Batch, column: str) -> Sequence[Partition]:
-    """The partition of each row: the value of a column, otherwise the partition of its window.
-
-    Texts of two partitions never share a request.
-    """
+    """The partition of each row: a column, or that of its window. Others share no request."""
     named = batch.owners(column)
     return named if named is not None else batch.partitions() or [""] * batch.num_rows
 
@@ -54,45 +45,34 @@ def partitions_of(batch: Batch, column: str) -> Sequence[Partition]:
 async def vectors_of(
     rows: Batch, name: str, texts: Sequence[str | None], embed: EmbedTextsOf, owner: str
 ) -> pa.Array:  # type: ignore[type-arg]
-    """Vectors of texts. Each distinct text of a partition is embedded once; None gives NULL.
+    """Vectors of texts. Each distinct text of a partition is embedded once; None gives NULL. The
+    column `owner` names the partition of a row. Raises NoVectors if the embedder rejects some of
+    the texts.
 
     If there is no text at all, the length of vectors is unknown, and the vectors have one element.
-
-    Args:
-        rows: The rows of the texts.
-        name: The name of the vectors, for errors.
-        texts: A text for each row.
-        embed: Embeds texts of a partition.
-        owner: The column that names the partition of a row.
-
-    Raises:
-        NoVectors: The embedder rejects some of the texts.
     """
-    of = partitions_of(rows, owner)
-    places: dict[tuple[Partition, str], int] = {}
-    distinct: dict[Partition, list[str]] = {}
-    for text, partition in zip(texts, of, strict=True):
-        if text is not None and (partition, text) not in places:
-            own = distinct.setdefault(partition, [])
-            places[partition, text] = len(own)
-            own.append(text)
+    pairs = [
+        None if text is None else (partition, text)
+        for text, partition in zip(texts, partitions_of(rows, owner), strict=True)
+    ]
+    distinct: dict[Partition, dict[str, None]] = {}
+    for partition, text in filter(None, pairs):
+        distinct.setdefault(partition, {})[text] = None
     if not distinct:
         return pa.nulls(len(texts), pa.list_(pa.float32(), 1))
-    done = await asyncio.gather(*(embed(own, partition) for partition, own in distinct.items()))
+    listed = [(partition, list(own)) for partition, own in distinct.items()]
+    done = await asyncio.gather(*(embed(own, partition) for partition, own in listed))
     failed = {
         (partition, own[place]): f"no {name} of “{_beginning(own[place])}”: {error.kind}: {error}"
-        for (partition, own), part in zip(distinct.items(), done, strict=True)
+        for (partition, own), part in zip(listed, done, strict=True)
         for place, error in part.failed.items()
     }
     if failed:
-        pairs = enumerate(zip(of, texts, strict=True))
-        raise NoVectors(rows, {row: failed[pair] for row, pair in pairs if pair in failed})
+        raise NoVectors(rows, {n: failed[pair] for n, pair in enumerate(pairs) if pair in failed})
+    every = ((partition, text) for partition, own in listed for text in own)
+    number = {pair: n for n, pair in enumerate(every)}
+    index = [None if pair is None else number[pair] for pair in pairs]
     vectors = [part.vectors for part in done]
-    starts = dict(zip(distinct, accumulate(map(len, distinct.values()), initial=0), strict=False))
-    index = [
-        None if text is None else starts[partition] + places[partition, text]
-        for text, partition in zip(texts, of, strict=True)
-    ]
     flat = pa.concat_arrays([pa.array(part.reshape(-1), pa.float32()) for part in vectors])
     return pa.FixedSizeListArray.from_arrays(flat, vectors[0].shape[1]).take(
         pa.array(index, pa.int64())
@@ -118,9 +98,7 @@ async def run_embed(
 
 
 def given_vectors(rows: Batch, column: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-    """The vectors of rows as a column of fixed length. Raises DataError if lengths differ or an
-    element is no finite number.
-    """
+    """The vectors of rows, of one length. Raises DataError, also for NULL, NaN or infinity."""
     vectors = values(column)
     finite = [
         vector is None or all(n is not None and isfinite(n) for n in vector) for vector in vectors

@@ -44,9 +44,7 @@ _SCHEMAS: WeakKeyDictionary[Node, pa.Schema] = WeakKeyDictionary()
 
 
 def runtime_schema(node: Node) -> pa.Schema:
-    """The schema of a node's batches: its columns and the hidden columns. The ordinal is not
-    included, because it is the order of the rows.
-    """
+    """The schema of a node's batches; the ordinal is no column, but the order of the rows."""
     schema = _SCHEMAS.get(node)
     if schema is None:
         extra = [pa.field(name, pa.int64()) for name in hidden(node) if name != ORDINAL]
@@ -55,18 +53,12 @@ def runtime_schema(node: Node) -> pa.Schema:
 
 
 class Batch:
-    """The rows of one relation, in order, with their hidden columns.
+    """The rows of one relation, in order, with their hidden columns. The ordinal is no column: it
+    is the index of a row. With lineage, each row has an id, unique in the run, and the ids of its
+    source rows.
 
-    A batch holds a list of tuples, an Arrow table, or both. Each is made from the other once, when
-    it is needed. Rows are immutable.
-
-    Args:
-        schema: The columns, including hidden ones. The ordinal is no column: it is the index of a
-            row.
-        rows: The rows as tuples.
-        table: The rows as a table.
-        ids: A number for each row, unique in the run; None if no lineage is recorded.
-        sources: For each row the ids of its source rows; None without ids.
+    Rows are immutable. They are a list of tuples, an Arrow table, or both: each is made from the
+    other once, when it is needed.
     """
 
     __slots__ = ("_none", "_places", "_rows", "_table", "ids", "num_rows", "schema", "sources")
@@ -117,11 +109,7 @@ class Batch:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows as tuples.
-
-        Raises:
-            OverflowError: A timestamp is outside of the years 1 to 9999, the range of Python.
-        """
+        """The rows as tuples. Raises OverflowError for a time outside of the years 1 to 9999."""
         if self._rows is None:
             self._rows = tuples_of(self.table)
         return self._rows
@@ -170,11 +158,8 @@ class Batch:
         return None
 
     def of_input_rows(self, rows: Collection[int] | None, *, shared: bool = False) -> Batch:
-        """The rows that derive from some input rows; all rows if the batch derives from none.
-
-        Args:
-            rows: Numbers of input rows; None: all.
-            shared: Whether to include rows that derive from no single input row.
+        """The rows that derive from some input rows (None: from any), and with `shared` those that
+        derive from no single one; all rows if the batch derives from none.
         """
         if rows is None or not self.has_input_rows:
             return self
@@ -194,7 +179,6 @@ class Batch:
         return places[0] if len(places) == 1 else sorted(chain.from_iterable(places))
 
     def _by_input_row(self) -> dict[int | None, list[int]]:
-        """The indices of the rows that derive from each input row."""
         if self._places is None:
             self._places = {}
             for place, row in enumerate(self.input_rows()):
@@ -240,9 +224,7 @@ class Batch:
         return Batch(self.schema, self._rows, self._table, None, sources)
 
     def derived_from(self, others: Batch, places: Sequence[int] | None = None) -> Batch:
-        """The rows without ids, each with one row of `others` as its source: the row at the same
-        index, or at the index in `places`.
-        """
+        """The rows, each with one row of `others` as source: at its index, or that in `places`."""
         ids = others.ids if places is None else _at(others.ids, places)
         return self.with_sources(None if ids is None else [(number,) for number in ids])
 
@@ -251,12 +233,7 @@ class Batch:
         return Batch(self.schema, self._rows, self._table, ids, self.sources)
 
     def reading(self, names: Collection[str]) -> Batch:
-        """The rows as tuples for a reader of some columns. If they come from a table, other columns
-        are NULL.
-
-        Raises:
-            OverflowError: As `rows`.
-        """
+        """The rows as tuples; columns that are not read may be NULL. Raises as `rows`."""
         if self._rows is not None:
             return self
         unread = [None] * self.num_rows
@@ -277,11 +254,7 @@ class Batch:
         return Batch(schema, rows, None, self.ids, self.sources)
 
     def confined(self, partition_of: Sequence[int]) -> Batch:
-        """The same rows, with the partition of their input row.
-
-        Args:
-            partition_of: The partition of each input row, by the row's number.
-        """
+        """The same rows, each with the partition of its input row."""
         if not self.has_input_rows:
             return self
         place = self.schema.get_field_index(PARTITION)
@@ -315,11 +288,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=_UTC)
 
 
 def tuples_of(table: pa.Table) -> list[Row]:
-    """The rows of a table as tuples.
-
-    Raises:
-        OverflowError: A timestamp is outside of the years 1 to 9999, the range of Python.
-    """
+    """The rows of a table as tuples. Raises OverflowError for a time that Python does not have."""
     if not table.num_rows or not table.num_columns:
         return [()] * table.num_rows
     return list(zip(*map(values, table.columns), strict=True))
@@ -367,9 +336,7 @@ def _values(array: Any) -> list[Any]:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same rows with exactly this schema, because DuckDB renames list children and widens
-    numbers.
-    """
+    """The rows with exactly this schema: DuckDB renames list children and widens numbers."""
     if table.schema.equals(schema):
         return table
     return table.select(schema.names).cast(schema) if table.num_rows else empty_table(schema)

@@ -31,11 +31,7 @@ _TOO_DEEP = "an expression of hundreds of operands"
 
 
 class RowFunction:
-    """The rows of a segment, as a function of the rows of its inputs.
-
-    Args:
-        source: The generated code, a function `rows(now, in0, in1, ...)`.
-    """
+    """The rows of a segment, as a function of the rows of its inputs; its source is generated."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -47,23 +43,15 @@ class RowFunction:
         self._run: Callable[..., Rows] = names["rows"]
 
     def __call__(self, inputs: Sequence[Rows], now: datetime | None) -> Rows:
-        """The rows in the order of the ordinal.
-
-        On any exception DuckDB must compute the segment: it defines whether there is an error, and
-        which one.
-        """
+        """The rows in order. On an exception DuckDB must compute the segment: it defines errors."""
         return self._run(now and now.astimezone(UTC), *inputs)
 
 
 def compile_rows(
     root: Node, inputs: Sequence[Node], *, traced: bool = False
 ) -> RowFunction | Unsupported:
-    """The function of a segment, or why there is none.
-
-    Args:
-        root: The node whose rows it computes.
-        inputs: The nodes that it reads, in the order of the function's arguments.
-        traced: Whether each row ends with a tuple: the ids of its source rows.
+    """The function of a segment that computes `root`, with one argument for each of `inputs`; or
+    why there is none. If traced, each row ends with a tuple: the ids of its source rows.
     """
     try:
         return RowFunction(_Generator(inputs, traced).function(root))
@@ -109,7 +97,6 @@ class _Generator:
         return "\n    ".join(lines) + "\n"
 
     def _columns(self, node: Node, row: str = "r") -> dict[str, Code]:
-        """The columns of a row of a node, including hidden ones."""
         return {f.name: Code(f"{row}[{i}]", f.type) for i, f in enumerate(self._schema(node))}
 
     def _schema(self, node: Node) -> pa.Schema:
@@ -128,7 +115,6 @@ class _Generator:
         return self._names[node]
 
     def _assigned(self, node: Node, rows: str) -> str:
-        """Assign the rows of a node to a new variable."""
         name = f"t{self._made}"
         self._made += 1
         self._lines.append(f"{name} = {rows}  # {node.keyword}")
@@ -339,9 +325,7 @@ class _Generator:
     def _matches(
         self, node: rel.Join | rel.GroupJoin, alias: str, fields: Sequence[str] | None
     ) -> str:
-        """The matches `q` of a row `r` in the order of the other relation: a struct, and hidden
-        columns.
-        """
+        """The matches `q` of a row `r`, in order: a struct, and hidden columns."""
         left, right = node.input, node.other
         own, others = self._columns(left), self._columns(right)
         pairs = [(_path(a, own), _path(b, others)) for a, b in node.using]

@@ -56,12 +56,7 @@ _MANY = 50 * _LARGE  # above this number of pairs it runs in the DuckDB process,
 
 @dataclass(frozen=True)
 class Deadline:
-    """The time limit of a statement outside of the event loop's thread.
-
-    Args:
-        seconds: Returns the remaining seconds; None: no limit.
-        passed: Returns the error for an exceeded limit.
-    """
+    """The time left for a statement in a thread (None: no limit), and the error then."""
 
     seconds: Callable[[], float | None] = lambda: None
     passed: Callable[[float], Exception] = late
@@ -73,12 +68,7 @@ DEADLINE: ContextVar[Deadline] = ContextVar("deadline", default=Deadline())  # n
 @dataclass(frozen=True)
 class Segment:
     """One statement: SQL over tables named by `inputs` that returns the rows of `root`, in order.
-
-    Args:
-        root: The node whose rows it computes.
-        inputs: The nodes that it reads, by the name of their table.
-        sql: The statement.
-        traced: Whether it also computes the source rows of each row.
+    If traced, it also computes the source rows of each row.
     """
 
     root: Node
@@ -156,9 +146,7 @@ class Segment:
         return tuple(compile_segment(node, names, traced=True) for node in (*ends, self.root))
 
     def _ends(self) -> list[Node]:
-        """The operators below the root whose rows get ids: operators that make one row of many, and
-        operators that two pieces would compute.
-        """
+        """The operators below the root that make one row of many, or that two pieces share."""
         grouped = {node for node in self.operators if isinstance(node, Aggregate | GroupJoin)}
         ends = _ends_of_segments(self.operators, {self.root, *grouped}) - {self.root}
         return [node for node in reversed(self.operators) if node in ends]
@@ -167,9 +155,7 @@ class Segment:
 def compile_segment(
     root: Node, materialised: Mapping[Node, str], *, traced: bool = False
 ) -> Segment:
-    """Compile a relational node down to the materialised nodes. `materialised` holds the names of
-    their tables.
-    """
+    """Compile a relational node down to the materialised nodes, by the names of their tables."""
     names: dict[Node, str] = {}
     source = InputRelations(names, traced)
     inputs: list[tuple[str, Node]] = []
@@ -198,11 +184,8 @@ def compile_segment(
 
 
 class Executors(NamedTuple):
-    """The choice of executors for segments and searches.
-
-    Args:
-        few: The number of rows up to which generated Python computes them, if it supports them.
-        both: Whether DuckDB also computes these, and both results must agree.
+    """The choice of executors for segments and searches: generated Python, if it can, up to `few`
+    rows. `both`: DuckDB computes these too, and the results must agree.
     """
 
     few: float
@@ -218,9 +201,7 @@ _EXECUTORS = {
 
 
 def executors(*sql: str) -> Executors:
-    """The executors of `SEMGRAPH_SEGMENTS`; only DuckDB for SQL that may grow in its process, if
-    there is one. Raises EngineError.
-    """
+    """The executors of `SEMGRAPH_SEGMENTS`; DuckDB for SQL that grows. Raises EngineError."""
     if PROCESS.get() is not None and any(map(grows, sql)):
         return _EXECUTORS["duckdb"]
     name = os.environ.get("SEMGRAPH_SEGMENTS", "")
@@ -232,12 +213,7 @@ def executors(*sql: str) -> Executors:
 
 
 async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime | None) -> Batch:
-    """The rows of a segment over the rows of its inputs, by its function or its statement.
-
-    Raises:
-        DataError: An expression fails on a row.
-        EngineError: The executors differ.
-    """
+    """The rows of a segment, by its function or its statement. Raises DataError, EngineError."""
     few, both = executors(segment.sql)
     rows = None
     if sum(batch.num_rows for batch in inputs) <= few:
@@ -262,18 +238,9 @@ async def run_traced(
     now: datetime | None,
     number: Callable[[Batch], Batch],
 ) -> Batch:
-    """The rows of a segment with their sources, as `run_segment` computes them.
-
-    Args:
-        segment: The segment, not traced.
-        inputs: The rows of its inputs, with ids.
-        now: The value of `$now`.
-        number: Assigns ids to the rows of a piece, and records their sources. Called for each piece
-            except the last.
-
-    Raises:
-        DataError: An expression fails on a row.
-        EngineError: The executors differ.
+    """The rows of a segment with their sources, as `run_segment` computes them. The inputs have
+    ids; `number` assigns ids to the rows of each piece but the last, and records their sources.
+    Raises as `run_segment`.
     """
     batches = {node: batch for (_, node), batch in zip(segment.inputs, inputs, strict=True)}
     *inner, last = segment.pieces
@@ -348,9 +315,7 @@ def check_equal(
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether values and their types are equal. NaN equals NaN, and 0.0 equals -0.0, because
-    DuckDB's sorts lose the sign of zero.
-    """
+    """Whether values and types are equal. NaN equals NaN, and 0.0 equals -0.0."""
     if isinstance(a, (tuple, list)) and type(a) is type(b):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict) and isinstance(b, dict):
@@ -368,20 +333,12 @@ async def execute(
     pairs: int | None = None,
 ) -> pa.Table:
     """Run one statement over Arrow tables and cast its rows to the canonical types of `schema`.
+    Raises DataError if an expression fails on a row, or the deadline has passed.
 
     Small statements run in the event loop's thread, because switching threads costs more than they
     do. Statements with user functions never do, because these may be slow. A statement in another
-    thread is interrupted when the task is cancelled or the deadline has passed.
-
-    Args:
-        sql: The statement.
-        tables: Its tables, by name.
-        schema: The schema of its rows.
-        now: The value of `$now`.
-        pairs: The maximum number of row pairs that it compares; None: the pairs of all tables.
-
-    Raises:
-        DataError: An expression fails on a row, or the deadline has passed.
+    thread is interrupted when the task is cancelled or the deadline has passed. `pairs` is the
+    maximum number of row pairs that it compares; None: the pairs of all tables.
     """
     numbered = {name: Batch.of_table(table).with_ordinal() for name, table in tables.items()}
     sizes = [table.num_rows for table in tables.values()]
@@ -417,14 +374,8 @@ async def execute(
 
 async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
     """The result of slow work, run in a daemon thread: user functions cannot be interrupted, and
-    the process does not wait for them at its end.
-
-    Args:
-        run: Computes the result.
-        stop: Called when the result is no longer needed.
-
-    Raises:
-        duckdb.InterruptException: The deadline has passed. `DEADLINE` may define another error.
+    the process does not wait for them at its end. `stop` is called when the result is no longer
+    needed. Raises what `DEADLINE` defines once it has passed.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -458,11 +409,9 @@ async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None)
 
 
 def _end(thread: threading.Thread, stop: Callable[[], object]) -> None:
-    """Stop the work of a thread, repeatedly until it has ended, because a statement that has not
-    begun ignores an interrupt.
-
-    The process waits for this at its end, at most two seconds for a user function, because DuckDB
-    cannot close while a statement runs.
+    """Stop the work of a thread until it has ended: a statement that has not begun ignores an
+    interrupt. The process waits for this at its end, at most two seconds for a user function,
+    because DuckDB cannot close while a statement runs.
     """
     for _ in range(40):
         if not thread.is_alive():
@@ -473,13 +422,7 @@ def _end(thread: threading.Thread, stop: Callable[[], object]) -> None:
 
 @lru_cache(maxsize=512)
 def column_segment(scalar: Scalar, source: Node, kind: pa.DataType | None = None) -> Segment:
-    """The segment that computes one column, `x`.
-
-    Args:
-        scalar: The column.
-        source: The rows that it reads.
-        kind: The type of the column; None: the type of the scalar. Raises Fault.
-    """
+    """The segment of one column, `x`, of a type (None: that of the scalar). Raises Fault."""
     if kind is not None and type_of(scalar, source.schema) != kind:
         cast = exp.Cast(this=scalar.ast, to=exp.DataType.build(sql_type(kind), dialect="duckdb"))
         scalar = from_ast(cast, scalar.text)
@@ -489,9 +432,7 @@ def column_segment(scalar: Scalar, source: Node, kind: pa.DataType | None = None
 async def column_of(
     scalar: Scalar, source: Node, rows: Batch, now: datetime | None, kind: pa.DataType | None = None
 ) -> Batch:
-    """A scalar over rows of `source`, as the column `x`. `kind` replaces the type that the scalar
-    has.
-    """
+    """A scalar over rows of `source`, as the column `x`, of another type if `kind` says so."""
     rows = rows.in_order(runtime_schema(source).names)
     if rows.num_rows <= min(executors(scalar.sql).few, FEW):
         with suppress(OverflowError):  # Python cannot hold a value
@@ -500,10 +441,8 @@ async def column_of(
 
 
 def plan_segments(roots: Sequence[Node]) -> dict[Node, str]:
-    """The materialised nodes, with the names of their tables.
-
-    These are the non-relational nodes, the inputs of such nodes, the roots, and each relational
-    node that two segments would compute.
+    """The materialised nodes, with the names of their tables: non-relational nodes, their inputs,
+    the roots, and each relational node that two segments would compute.
     """
     order = list(walk(*roots))
     fixed = {node for node in order if not node.relational or not node.inputs} | set(roots)
@@ -513,11 +452,8 @@ def plan_segments(roots: Sequence[Node]) -> dict[Node, str]:
 
 
 def _ends_of_segments(order: Sequence[Node], fixed: set[Node]) -> set[Node]:
-    """The nodes at which segments end: fixed nodes, and nodes that two segments would compute.
-
-    Args:
-        order: The nodes in topological order: inputs first.
-        fixed: The nodes that always end a segment.
+    """The nodes at which segments end: those that are `fixed`, and those that two segments would
+    compute. `order` is topological: inputs first.
     """
     ends = set(fixed)
     owners: dict[Node, set[Node]] = {}

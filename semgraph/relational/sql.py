@@ -39,13 +39,7 @@ Name = Callable[[Node], str]  # the name of the relation that holds the rows of 
 
 
 class InputRelations:
-    """The relations that operators read, with their hidden columns.
-
-    Args:
-        names: The name of each node's relation.
-        traced: Whether relations have the hidden column `LINEAGE`: for each row the list of ids of
-            its source rows.
-    """
+    """The names of relations, and hidden columns; if traced, `LINEAGE`: the ids of sources."""
 
     def __init__(self, names: Mapping[Node, str], traced: bool = False) -> None:
         self._names, self.traced = names, traced
@@ -68,10 +62,8 @@ def quote(name: str) -> str:
 def scalar_sql(
     scalar: Scalar, windowed: bool, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()
 ) -> str:
-    """SQL of a scalar.
-
-    Aggregates read rows in their own order, otherwise in `order`; ties are broken by the ordinal.
-    Aggregates of distinct values read them sorted. Window functions stay within the partition.
+    """SQL of a scalar. Aggregates read rows in their own order, otherwise in `order`, ties by the
+    ordinal; those of distinct values read them sorted. Window functions stay within the partition.
     The distinct values of a list are sorted: DuckDB's own order is that of a hash table.
     """
     tree = with_bound_fields(scalar.ast)
@@ -107,9 +99,7 @@ def _by(ordinal: str) -> list[exp.Ordered]:
 
 
 def _ordered(order: tuple[Sort, ...]) -> list[exp.Ordered]:
-    """The terms of an order, without constants: DuckDB would take a number as the position of a
-    column.
-    """
+    """The terms of an order, without constants, which DuckDB takes as positions of columns."""
     return [
         exp.Ordered(this=t.by.ast, desc=t.descending, nulls_first=False)
         for t in order
@@ -137,9 +127,7 @@ def _order_window(window: exp.Window, ordinal: str) -> None:
 
 def _order_call(call: exp.Func, rest: Sequence[exp.Expr]) -> None:
     """Complete the order in which a call reads rows: its own terms, then `rest`, which ends with
-    the ordinal.
-
-    DuckDB orders distinct values by the values alone.
+    the ordinal. Distinct values are ordered by themselves alone.
     """
     key, i = _last_argument(call)
     if key is None or isinstance(call.parent, exp.WithinGroup):
@@ -356,9 +344,7 @@ def right_side(
     *,
     traced: bool = False,
 ) -> str:
-    """The other relation of a join: its row as a struct named `alias`, and its hidden columns under
-    other names.
-    """
+    """The other side of a join: rows as structs `alias`, hidden columns under other names."""
     packed = ", ".join(f"{quote(n)} := {quote(n)}" for n in fields or other.schema.names)
     columns = [f"struct_pack({packed}) AS {quote(alias)}", f"{ORDINAL} AS {RIGHT_ORDINAL}"]
     if other.windowed:
@@ -444,9 +430,7 @@ def _(node: rel.GroupJoin, source: InputRelations) -> str:
 
 
 def _of_matches(scalar: Scalar) -> Scalar:
-    """The scalar with aggregates restricted to matches, so that a left row without matches
-    aggregates no row.
-    """
+    """The scalar with aggregates of matches only: a left row may have none."""
     tree = scalar.ast
     matched = exp.column(RIGHT_ORDINAL.strip('"'), quoted=True).is_(exp.Null()).not_()
     for call in [node for node in tree.find_all(exp.Func) if is_aggregate(node)]:

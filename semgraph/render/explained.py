@@ -1,148 +1,279 @@
-"""A plan as a tree of steps with columns, with estimates and the counts of a recorded run; and as a
-Mermaid chart of its steps.
+"""A plan as an outline of its steps, with estimates and the counts of a recorded run; and as a
+Mermaid chart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
-from semgraph.display import option
+from rich.cells import cell_len
+
+from semgraph.display import Drawing, command, option
+from semgraph.errors import PlanError, among
 from semgraph.execution.executor import for_batches
 from semgraph.explain.estimates import Amount, Forecast, total
-from semgraph.explain.steps import NO_MODELS, Actual, of_sink, steps_of
+from semgraph.explain.steps import Actual, of_sink, steps_of
 from semgraph.formats import models_by_role, plural
 from semgraph.logical.node import Node
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.plan import PhysicalPlan, StoreSearch
-from semgraph.render.tables import Column, fitting, folded, rows_of
+from semgraph.render.html import rendered
+from semgraph.render.plans import first_sentence
+from semgraph.render.tables import GAP, Column, fitting, folded, rows_of
 
 WIDTH = 100
-_HEADS = ("step", "how", "rows", "CPU", "calls", "tokens", "$", "prompt", "reads, writes")
-_RIGHT = {"rows", "CPU", "calls", "tokens", "$"}
+_NUMBERS = ("rows", "CPU", "calls", "tokens", "$")
+# The columns; those with the greatest number are dropped first where not all fit.
+_HEADS = {"asks": 2, "rows": 1, "CPU": 3, "calls": 0, "tokens": 0, "$": 0, "where": 4, "does": 0}
+# Their widths in notebooks.
+_PLACES = {
+    "step": "10em", "does": "minmax(14em, 1fr)", "asks": "8em", "rows": "5.5em", "CPU": "4em", "calls": "3.5em",
+    "tokens": "6.5em", "$": "4.5em", "where": "6em",
+}  # fmt: skip
+_DOES = 24  # the least width of what steps do
 _ROWS = 20  # sample size that a hint suggests
 Steps = Mapping[str, Mapping[str, Any]]
 
 
-def tree(
-    plan: PhysicalPlan,
-    actual: Actual | None = None,
-    forecast: Forecast | None = None,
-    rules: Sequence[str] = (),
-    width: int = WIDTH,
-    note: str = "",
-    batched: Collection[Node] = (),
-    models: Mapping[str, str] = NO_MODELS,
-) -> str:
-    """The plan from its writes down to the inputs; a step is printed once, later only its name.
+@dataclass(frozen=True)
+class StepLine:
+    """A step with its cells by column, and the lines of the plan that it calls."""
 
-    Estimates and counts of a run are printed as `estimated / actual`. Columns that do not fit are
-    dropped from the right and named in the last line. `note` is a note on that run. The requests of
-    `batched` operators go into batches. `models` are the names of the models by role; they are
-    printed if several answer.
-    """
-    steps = {step["step"]: step for step in steps_of(plan, batched, models)}
-    tops = [*map(of_sink, plan.logical.writes), *(n.step for n in plan.logical.returns.values())]
-    lines = list(_lines(steps, list(dict.fromkeys(tops)), set()))
-    cells = [_cells(line, plan, actual, forecast) for line in lines]
-    columns = [
-        Column(head, [row.get(head, "") for row in cells], right=head in _RIGHT) for head in _HEADS
-    ]
-    columns = [c for c in columns if c.title == "step" or not {"", "?"}.issuperset(c.cells)]
-    fitted, widths = fitting(columns, width, whole=True)
-    table = [line.plain for line in rows_of(fitted, widths)]
-    notes = [
-        *_replaced(plan),
-        *_of_schema(plan),
-        *_on_duckdb(steps),
-        *_large(steps),
-        *(["models: " + models_by_role(models)] if len({*models.values()}) > 1 else ()),
-        *_estimated(forecast),
-        *_was(actual),
-        *([f"! {note}"] if note else []),
-        *(["rewrites: " + ", ".join(rules)] if rules else []),
-        *_left_out([column for column in columns if column not in fitted]),
-    ]
-    tree_alone = len(fitted) == 1  # has no title
-    return "\n".join([*_head(plan, width, batched), *table[tree_alone:], *notes])
+    path: str
+    depth: int
+    cells: Mapping[str, str]
+    inner: Sequence[StepLine] = ()
+    open: bool = False
 
 
-class TreeLine(NamedTuple):
-    """A line of the tree: its branches and name, and its step. A line of a loop has a text instead,
-    a line of a step that is printed above neither.
+def _shown(lines: Iterable[StepLine], *, every: bool = False) -> Iterator[StepLine]:
+    for line in lines:
+        yield line
+        if line.open or every:
+            yield from _shown(line.inner, every=every)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The steps of a plan, each with what it does, where, and at what cost.
+
+    Args:
+        plan: The plan.
+        actual: The counts of a run. Cells are then `estimated / actual`.
+        forecast: The estimates.
+        batched: The operators whose requests go into batches.
+        models: The names of the models by role; they are printed if several answer.
+        expand: Steps that are opened: the steps of the plans that they call are lines too.
+        full: Whether all steps are opened.
     """
 
-    lead: str
-    step: Mapping[str, Any] | None = None
-    text: str = ""
+    plan: PhysicalPlan
+    actual: Actual = field(default_factory=dict)
+    forecast: Forecast | None = None
+    batched: Collection[Node] = ()
+    models: Mapping[str, str] = field(default_factory=dict)
+    expand: Collection[str] = ()
+    full: bool = False
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps as data, by name."""
+        return {step["step"]: step for step in steps_of(self.plan, self.batched, self.models)}
+
+    @cached_property
+    def lines(self) -> list[StepLine]:
+        """The lines of the plan's own steps. Raises PlanError if a step to open calls no plan."""
+        lines = self._lines([*self.steps], "", self.plan.logical.document)
+        calling = [line.path for line in _shown(lines, every=True) if line.inner]
+        for name in self.expand:
+            if name not in calling:
+                known = among(name, calling, "steps that call a plan")
+                raise PlanError(f'"{name}" is no step that calls a plan', **known)
+        return lines
+
+    def _lines(
+        self, names: Sequence[str], prefix: str, document: Mapping[str, Any]
+    ) -> list[StepLine]:
+        """The lines of some steps below a prefix, in the order of their plan."""
+        order = [*(document.get("inputs") or ()), *(document.get("steps") or ())]
+        groups: dict[str, list[str]] = {f"{prefix}{name}": [] for name in order}
+        for name in names:
+            groups.setdefault(prefix + name[len(prefix) :].partition("/")[0], []).append(name)
+        inputs = self.plan.logical.inputs
+        return [
+            self._line(path, own, prefix.count("/"))
+            for path, own in groups.items()
+            if any(prefix or name in inputs or self.steps[name]["operators"] for name in own)
+        ]
+
+    def _line(self, path: str, names: Sequence[str], depth: int) -> StepLine:
+        if [*names] == [path]:
+            step = self.steps[path]
+            name = path.rpartition("/")[2]
+            cells = {"step": name, "asks": _asks(step), "does": self._does(step)}
+            return StepLine(path, depth, cells | self._numbers(names, path))
+        call = self.plan.logical.called[path]
+        own = [self._line(path, [path], depth + 1)] if path in names else []
+        inside = [name for name in names if name != path]
+        asking = [name.rpartition("/")[2] for name in names if self.steps[name]["semantic"]]
+        name = path.rpartition("/")[2] + (f" = {call.by}" if call.by else "")
+        cells = {"step": name, "asks": ", ".join(dict.fromkeys(asking))}
+        cells["does"] = first_sentence(doc) if (doc := call.document.get("doc")) else ""
+        results = {node.step: name for name, node in call.results.items()}
+        result = next((step for step in results if step in self.steps), "")
+        numbers = self._numbers(names, result)
+        if len(call.results) > 1 and numbers["rows"] not in {"", "?"}:
+            numbers["rows"] += f" {results[result]}"
+        inner = [*own, *self._lines(inside, f"{path}/", call.document)]
+        opened = self.full or any(f"{name}/".startswith(f"{path}/") for name in self.expand)
+        return StepLine(path, depth, cells | numbers, inner, opened)
+
+    def _numbers(self, names: Sequence[str], result: str) -> dict[str, str]:
+        """The costs of some steps together, the rows of their result, and where they run."""
+        steps = [self.steps[name] for name in names]
+        expected = {} if self.forecast is None else _expected(self.forecast.cost(names))
+        counted = _counted([self.actual[name] for name in names if name in self.actual])
+        if result and self.forecast is not None:
+            expected["rows"] = self.forecast.of(result)["rows"].text()
+        if (rows := self.actual.get(result, {}).get("rows_out")) is not None:
+            counted["rows"] = f"{rows:,}"
+        runs = {
+            "model": any(step["semantic"] for step in steps),
+            "embedder": any(step["embeds"] for step in steps),
+            "store": any(step["store"] or self._written(step) for step in steps),
+            "DuckDB": any(one["why"] for step in steps for one in step["segments"]),
+            "in order": self.plan.logical.windows is not None
+            and any(step["part"] == "ordered" for step in steps),
+        }
+        return {
+            head: " / ".join(filter(None, (expected.get(head), counted.get(head))))
+            for head in _NUMBERS
+        } | {"where": ", ".join(name for name, here in runs.items() if here)}
+
+    def _written(self, step: Mapping[str, Any]) -> list[str]:
+        writes = self.plan.logical.writes
+        return [f"{s.keyword} {s.label.name}" for s in writes if of_sink(s) == step["step"]]
+
+    def _does(self, step: Mapping[str, Any]) -> str:
+        """A step in words: its operators, and what they ask, read and write."""
+        asked = ", ".join(f"{each['prompt']}{_by_use(each)}" for each in step["semantic"])
+        others = [name for name in step["operators"] if not name.startswith("sem_")]
+        written = self._written(step)
+        loops = [
+            f"iterate ≤ {loop['rounds']:,} rounds: {' → '.join([loop['as'], *loop['do']])}"
+            for loop in step.get("loops", ())
+        ]
+        parts = [
+            "input" if step["step"] in self.plan.logical.inputs else "",
+            f"asks {asked}" if asked else "",
+            "" if step["store"] or loops else " → ".join(others),
+            *_reads(step),
+            *loops,
+            f"from {', '.join(step['reads'])}" if step["reads"] else "",
+            f"→ {', '.join(written)}" if written else "",
+        ]
+        return " · ".join(filter(None, parts))
+
+    def _columns(self, *, every: bool = False) -> list[Column]:
+        """The columns of the lines, without empty ones; what steps do is the last."""
+        lines = [*_shown(self.lines, every=every)]
+        steps = ["  " * line.depth + line.cells["step"] for line in lines]
+        columns = [
+            Column(head, [line.cells[head] for line in lines], head in _NUMBERS, drop=drop)
+            for head, drop in _HEADS.items()
+        ]
+        filled = [c for c in columns if not {"", "?"}.issuperset(c.cells) or c.title == "does"]
+        return [Column("step", steps), *filled]
+
+    def drawn(
+        self,
+        rules: Sequence[str] = (),
+        width: int = WIDTH,
+        note: str = "",
+        more: Sequence[str] = (),
+    ) -> Drawing:
+        """The outline as text, and for notebooks as foldable HTML; with the rules that acted, a note
+        on the run, and more lines.
+        """
+        *columns, does = self._columns()
+        fitted, widths = fitting(columns, width - _DOES - GAP, whole=True)
+        left = max(_DOES, width - sum(widths) - GAP * len(widths))
+        does = Column("does", [_clauses(text, left) for text in does.cells])
+        places = [widths[0], min(does.width, left), *widths[1:]]
+        table = [line.plain for line in rows_of([fitted[0], does, *fitted[1:]], places)]
+        head = _head(self.plan, width, self.batched)
+        acting = {line.path for line in self.lines}
+        idle = [s for s in self.plan.logical.document.get("steps") or () if s not in acting]
+        about = [
+            *([f"nothing to do: {', '.join(idle)}"] if idle else []),
+            *_of_schema(self.plan),
+            *_large(self.steps),
+            *(["models: " + models_by_role(self.models)] if len({*self.models.values()}) > 1 else ()),
+            *_estimated(self.forecast),
+            *_was(self.actual),
+            *([f"! {note}"] if note else []),
+            *(["rewrites: " + ", ".join(rules)] if rules else []),
+        ]  # fmt: skip
+        inside = [line for line in self.lines if line.inner and not line.open]
+        inside.sort(key=lambda line: not line.cells["asks"])
+        hints = [f"inside a step: {_opening(inside[0].path)}"] if inside else []
+        hints += _left_out([column for column in columns if column not in fitted])
+        result = Drawing("\n".join([*head, *table, *about, *hints, *more]))
+        titles = [column.title for column in self._columns(every=True)]
+        outline = {"heads": ["step", "does", *titles[1:-1]], "lines": self.lines, "widths": _PLACES}
+        outline["numbers"] = _NUMBERS
+        result.html = rendered(
+            "notebook.html.j2", first=head, outline=outline, lines=[*about, *more]
+        )
+        return result
 
 
-def _lines(
-    steps: Steps, names: Sequence[str], seen: set[str], prefix: str = "", *, closed: bool = True
-) -> Iterator[TreeLine]:
-    """The lines of some steps and of all that they read. `closed`: no line follows at this level."""
-    for i, name in enumerate(names):
-        last = closed and i == len(names) - 1
-        lead, inner = f"{prefix}{'└' if last else '├'} {name}", prefix + (" " if last else "│")
-        step = steps.get(name)
-        if step is None or name in seen:
-            yield TreeLine(lead + (" (above)" if step else ""))
-            continue
-        seen.add(name)
-        yield TreeLine(lead, step)
-        loops = step.get("loops", ())
-        in_loops = {name for loop in loops for name in loop["reads"]}
-        before = [name for name in step["reads"] if name not in in_loops]
-        yield from _lines(steps, before, seen, inner, closed=not loops)
-        for j, loop in enumerate(loops):
-            last = j == len(loops) - 1
-            head = f"{inner}{'└' if last else '├'} iterate ≤ {loop['rounds']:,} rounds"
-            yield TreeLine(head, text=" → ".join([loop["as"], *loop["do"]]))
-            yield from _lines(steps, loop["reads"], seen, inner + (" " if last else "│"))
+def _opening(step: str) -> str:
+    return command(
+        f"--expand {step}; everything: --full", f'expand=["{step}"]; everything: full=True'
+    )
 
 
-def _cells(
-    line: TreeLine, plan: PhysicalPlan, actual: Actual | None, forecast: Forecast | None
-) -> dict[str, str]:
-    """The cells of a line, by the title of their column."""
-    step = line.step
-    if step is None:
-        return {"step": line.lead, "reads, writes": line.text}
-    did = (actual or {}).get(step["step"])
-    expected = _expected(forecast.of(step["step"])) if forecast else {}
-    counted = _counted(did) if did is not None else {}
-    how, prompt = _asks(step)
-    written = [
-        f"{s.keyword} {s.label.name}" for s in plan.logical.writes if of_sink(s) == step["step"]
-    ]
-    does = [*_reads(step, plan), *([f"→ {', '.join(written)}"] if written else [])]
-    numbers = {
-        head: " / ".join(filter(None, (expected.get(head), counted.get(head))))
-        for head in ("rows", "calls", "tokens", "$")
-    }
-    return numbers | {
-        "step": line.lead,
-        "how": how,
-        "CPU": _cpu(step, did) if did is not None else "",
-        "prompt": prompt,
-        "reads, writes": " · ".join(does),
-    }
+def _clauses(text: str, width: int) -> str:
+    """The first clauses of a text, as many as fit, and `…` for the rest; unless these are short."""
+    ends = [match.start() for match in re.finditer(r"[,:;] | · ", text[: width - 1])]
+    cut = cell_len(text) > width and ends[-1:] > [width // 3]
+    return f"{text[: ends[-1]]} …" if cut else text
 
 
 def _expected(estimate: Mapping[str, Amount]) -> dict[str, str]:
-    texts = {"rows": estimate["rows"].text()} if "rows" in estimate else {}
-    if "calls" in estimate:
-        sent, answered = estimate["tokens_in"].text(), estimate["tokens_out"].text()
-        texts |= {"calls": estimate["calls"].text(), "$": estimate["dollars"].text(4)}
-        texts["tokens"] = f"{sent}+{answered.removeprefix('≈ ')}" if sent != "?" else "?"
+    if not estimate:
+        return {}
+    calls, sent, answered = (estimate[n] for n in ("calls", "tokens_in", "tokens_out"))
+    texts = {"calls": calls.text()}
+    if calls.value or not calls.known:
+        said = answered.text()
+        tokens = f"{sent.text()}+{said[2:] if said[:2] == sent.text()[:2] else said}"
+        texts |= {"tokens": tokens if sent.known else "?", "$": _money(estimate["dollars"])}
     return texts
 
 
-def _counted(did: Mapping[str, Any]) -> dict[str, str]:
-    texts = {} if did["rows_out"] is None else {"rows": f"{did['rows_out']:,}"}
-    if calls := _calls_of(did):
-        texts |= {"calls": f"{calls:,}", "tokens": f"{did['tokens_in']:,}+{did['tokens_out']:,}"}
-        texts["$"] = "—" if did["dollars"] is None else f"{did['dollars']:.4f}"
+def _money(amount: Amount) -> str:
+    return amount.text(4 if amount.value else 0)
+
+
+def _counted(did: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The counts of a run: calls, tokens and dollars, and the time of relational segments, which in a
+    run of few rows is their CPU time.
+    """
+    asked = [step for step in did if step["operator"]]
+    seconds = sum(step["seconds"] for step in did if not (step["operator"] or step["embeddings"]))
+    text = f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
+    texts = {"CPU": text} if seconds else {}
+    if calls := sum(map(_calls_of, asked)):
+        sent, answered = (sum(step[name] for step in asked) for name in ("tokens_in", "tokens_out"))
+        paid = [step["dollars"] for step in asked]
+        money = "—" if None in paid else _money(Amount(sum(paid), "exact"))
+        texts |= {"calls": f"{calls:,}", "tokens": f"{sent:,}+{answered:,}", "$": money}
     return texts
 
 
@@ -150,17 +281,7 @@ def _calls_of(did: Mapping[str, Any]) -> int:
     return int(did["calls_issued"] + did["calls_journal"] + did["calls_coalesced"])
 
 
-def _cpu(step: Mapping[str, Any], did: Mapping[str, Any]) -> str:
-    """The time of the relational segments of a step that calls no model; in a run of few rows this
-    is their CPU time.
-    """
-    if not step["segments"] or did["operator"] or not did["seconds"]:
-        return ""
-    seconds = did["seconds"]
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
-
-
-def _reads(step: Mapping[str, Any], plan: PhysicalPlan) -> list[str]:
+def _reads(step: Mapping[str, Any]) -> list[str]:
     parts = []
     for read in step["store"]:
         over = " ∪ ".join(read["over"]) if isinstance(read["over"], list) else read["over"]
@@ -170,36 +291,21 @@ def _reads(step: Mapping[str, Any], plan: PhysicalPlan) -> list[str]:
         if "or all" in read["partition"]:
             everyone = ", of all partitions where none are named"
         parts.append(f"{read['kind']} {over}{by}{shares}{everyone}")
-    parts += [f"embed {text}" for text in step["embeds"]]
-    if plan.logical.windows is not None and step["part"] == "ordered":
-        parts.append("in order")
-    return parts
+    return parts + [f"embed {text}" for text in step["embeds"]]
 
 
-def _asks(step: Mapping[str, Any]) -> tuple[str, str]:
-    """The implementation of a step and its prompt, with the origin of the implementation and the
-    model unless they are defaults; for clusters, the algorithms.
-    """
+def _asks(step: Mapping[str, Any]) -> str:
+    """The implementations of a step; for clusters, the algorithms."""
     hows = [f"{s['operator']} {s['how']}" for s in step["semantic"]]
-    prompts = []
-    for each in step["semantic"]:
-        notes = [
-            *(["by use"] if each["why"] == "use" else []),
-            *([each["role"]] if each["role"] != "default" else []),
-            *(["batch"] if "batch" in each else []),
-        ]
-        prompts.append(each["prompt"] + (f" ({', '.join(notes)})" if notes else ""))
-    hows += [f"cluster {each['algorithm']}" for each in step["clusters"]]
-    prompts += ["(by use)" for each in step["clusters"] if each["why"] == "use"]
-    return ", ".join(hows), ", ".join(prompts)
+    return ", ".join(hows + [f"cluster {c['algorithm']}{_by_use(c)}" for c in step["clusters"]])
 
 
-def _replaced(plan: PhysicalPlan) -> list[str]:
-    return [
-        f"{step}: {call.by} in place of {call.plan} (use)"
-        for step, call in plan.logical.called.items()
-        if call.by is not None
-    ]
+def _by_use(each: Mapping[str, Any]) -> str:
+    """The origin of an implementation, and the model of a prompt, unless they are defaults."""
+    role = each.get("role", "default")
+    told = {"by use": each["why"] == "use", role: role != "default", "batch": "batch" in each}
+    notes = [note for note, holds in told.items() if holds]
+    return f" ({', '.join(notes)})" if notes else ""
 
 
 def _of_schema(plan: PhysicalPlan) -> list[str]:
@@ -208,13 +314,6 @@ def _of_schema(plan: PhysicalPlan) -> list[str]:
         return []
     drops = " drops the indexes that bear its names, then" if schema.drop else ""
     return [f"schema:{drops} makes what the graph needs and the store lacks, before the run"]
-
-
-def _on_duckdb(steps: Steps) -> list[str]:
-    names = [name for name, step in steps.items() if any(one["why"] for one in step["segments"])]
-    why = option("format", "queries")
-    what = f"on DuckDB, also over few rows ({why} shows why): "
-    return [what + ", ".join(names)] if names else []
 
 
 def _head(plan: PhysicalPlan, width: int, batched: Collection[Node]) -> list[str]:
@@ -265,9 +364,9 @@ def _estimated(forecast: Forecast | None) -> list[str]:
     return [f"estimated: {_calls(forecast)} · {tokens} · {money}", *([note] if unknown else [])]
 
 
-def _was(actual: Actual | None) -> list[str]:
+def _was(actual: Actual) -> list[str]:
     """The costs of a run."""
-    if actual is None:
+    if not actual:
         return []
     did = [step for step in actual.values() if step["operator"]]
     issued, sent, answered = (

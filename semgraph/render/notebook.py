@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,17 +10,18 @@ from typing import Any
 
 from semgraph.compare.comparison import Comparison, Evidence
 from semgraph.diff import Diff
-from semgraph.display import Drawing, as_html, as_text, exported, preformatted
+from semgraph.display import Drawing, as_html, as_text, exported
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
 from semgraph.formats import UNKNOWN, dollars, plural, shortened
 from semgraph.llm.base import LLM, Embedder, ModelSpec, Usage
 from semgraph.llm.endpoints import means
+from semgraph.llm.journal import Exchange
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
 from semgraph.logical.prompt import show
-from semgraph.provenance import FIXED, Lookup, parsed
+from semgraph.provenance import AskedItem, Chain, Lookup, asked_item
 from semgraph.render import chart, comparison
 from semgraph.render import diff as differences
 from semgraph.render import tuning as tuned
@@ -31,7 +31,7 @@ from semgraph.render.html.changes import changed
 from semgraph.render.html.data import RecordedRun
 from semgraph.render.html.graph import graph
 from semgraph.render.tables import Column, of_arrow, page_table
-from semgraph.render.why import evidence_lines
+from semgraph.render.why import evidence_lines, row_text, value_text
 from semgraph.tune.tuning import Tuning
 
 _ROWS, _PICTURES = 10, 3
@@ -46,7 +46,9 @@ Data = dict[str, Any]
 
 @as_html.register
 def _result_html(result: Result) -> str:
-    """The cost on a line, the first rows of each table, the items of each step."""
+    """The cost on a line, the first rows of each table (the first one that has any is open), the
+    graph, and the items of each step.
+    """
     total = result.meter.total()
     reused = f" (+{total.calls_journal:,} from the journal)" if total.calls_journal else ""
     facts = [
@@ -59,6 +61,7 @@ def _result_html(result: Result) -> str:
         facts.append(
             f"{result.committed:,} of {result.members:,} committed, {result.skipped:,} skipped"
         )
+    first = next((name for name in result.tables if result.count(name)), None)
     graphs, steps = ([], []) if result.record is None else _recorded(Run(result.record))
     return rendered(
         "notebook.html.j2",
@@ -67,7 +70,10 @@ def _result_html(result: Result) -> str:
         failed=f"{len(result.failed):,} failed" if result.failed else "",
         notes=(*result.notes, *((result.stopped,) if result.stopped else ())),
         graphs=graphs,
-        tables=[_table(result, name) | {"folded": bool(graphs)} for name in result.tables],
+        tables=[
+            _table(result, name) | {"folded": name != first and result.count(name) > 0}
+            for name in result.tables
+        ],
         steps=steps,
     )
 
@@ -97,32 +103,32 @@ def _recorded(run: Run) -> tuple[list[Data], list[Data]]:
 
 
 def _step(step: str, items: Iterable[Mapping[str, Any]], lookup: Lookup) -> Data:
-    rows: dict[tuple[Any, str], list[Mapping[str, Any]]] = {}
+    rows: dict[tuple[Any, str], list[AskedItem]] = {}
     for item in items:
-        rows.setdefault((item.get("_m"), str(item.get("left"))), []).append(item)
+        key = item.get("_m"), str(item.get("left"))
+        rows.setdefault(key, []).append(asked_item(item, lookup))
     more = f", the first {_ROWS} here" if len(rows) > _ROWS else ""
-    first = [_row(items, lookup) for items in list(rows.values())[:_ROWS]]
+    first = [_asked(*items) for items in list(rows.values())[:_ROWS]]
     return {"name": step, "count": plural(len(rows), "row") + more, "rows": first}
 
 
-def _row(items: list[Mapping[str, Any]], lookup: Lookup) -> Data:
-    calls = dict.fromkeys(call for item in items for call in item.get("calls") or ())
+def _asked(*items: AskedItem) -> Data:
+    """The items of a row, which open to their calls."""
+    right = items[0].right if len(items) == 1 else None
+    both = [
+        row_text(each) if isinstance(each, Mapping) else value_text(each)
+        for each in (items[0].left, right)
+        if each not in (None, {}, "")
+    ]
+    answers = (f"no answer: {i.error}" if i.error else row_text(i.answers) for i in items)
     return {
-        "about": shortened(_plain(parsed(items[0].get("left"))), _BRIEF),
-        "answers": shortened("; ".join(map(_answer, items)), _BRIEF),
-        "calls": [_call(call, lookup) for call in calls],
+        "about": shortened(" beside ".join(both), _BRIEF),
+        "answers": shortened("; ".join(answers), _BRIEF),
+        "calls": [_call(*call) for call in dict(c for i in items for c in i.calls).items()],
     }
 
 
-def _answer(item: Mapping[str, Any]) -> str:
-    if item.get("error"):
-        return f"no answer: {item['error']}"
-    answers = {n: value for n, value in item.items() if n not in FIXED and value is not None}
-    return _plain(answers) or "(empty)"
-
-
-def _call(call: str, lookup: Lookup) -> Data:
-    exchange = lookup(call)
+def _call(call: str, exchange: Exchange | None) -> Data:
     if exchange is None:
         return {"id": call}
     reply, usage = exchange.reply, exchange.reply.usage
@@ -133,12 +139,6 @@ def _call(call: str, lookup: Lookup) -> Data:
             (role, shortened(text, _TEXT)) for role, text in (*texts, ("answer", reply.text))
         ],
     }
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_plain(inner)}" for name, inner in value.items())
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 # Comparisons
@@ -201,7 +201,22 @@ def _evidence_text(value: Evidence) -> str:
 
 @as_html.register
 def _evidence_html(value: Evidence) -> str:
-    return preformatted(_evidence_text(value), wrapped=True)
+    title, rows = f"{value.variant}, trial {value.trial}", [*map(_asked, value.asked)]
+    step = {"name": title, "count": "" if rows else "sent no request about it", "rows": rows}
+    return rendered(
+        "notebook.html.j2", first=[f"row {row_text(r)}" for r in value.rows], steps=[step]
+    )
+
+
+def chain_html(chain: Chain) -> str:
+    """The provenance of a row: its steps, newest first; each question opens to its calls."""
+    links = [k for i, k in enumerate(chain.links) if k.asked or i in (0, len(chain.links) - 1)]
+    steps = [
+        {"name": "← " * bool(i) + k.step, "count": row_text(k.row), "rows": [*map(_asked, k.asked)]}
+        for i, k in enumerate(links)
+    ]
+    other = f'"{chain.what}" is in {plural(len(chain.others), "more row")} of that step'
+    return rendered("notebook.html.j2", steps=steps, first=[other] if chain.others else [])
 
 
 @as_text.register

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from semgraph.compare.comparison import Evidence
 from semgraph.formats import count, dollars, duration, plural, shortened
-from semgraph.logical.prompt import show
 from semgraph.provenance import UUID, AskedItem, Chain, Row
 from semgraph.render.tables import cell, clipped, hanging
 
@@ -75,7 +74,7 @@ def lines(
     for i, link in enumerate(chain.links):
         if not (every or link.asked or i in (0, last)):
             continue
-        row = _row(link.row) if link.row else ""
+        row = row_text(link.row) if link.row else ""
         if i:
             yield clipped(f"← {link.step}   {row}", width)
         else:
@@ -89,43 +88,48 @@ def lines(
         yield ""
         yield f'"{chain.what}" is in {plural(len(chain.others), "more row")} of that step:'
         yield from (
-            clipped(f"  {step}   {_row(row)}", width) for step, row in chain.others[:_MORE_ROWS]
+            clipped(f"  {step}   {row_text(row)}", width) for step, row in chain.others[:_MORE_ROWS]
         )
         yield "  to see one of them, name its key"
 
 
-def _row(row: Row) -> str:
+def row_text(row: Row) -> str:
     """A row on one line: texts first, then shortened keys, without NULLs and hidden columns."""
     visible = {n: v for n, v in row.items() if v not in (None, "", []) and not n.startswith("_")}
     parts = sorted(visible.items(), key=lambda part: _is_key(part[1]))
-    return " · ".join(f"{name} {_value(value)}" for name, value in parts) if parts else "(empty)"
+    return (
+        " · ".join(f"{name} {value_text(value)}" for name, value in parts) if parts else "(empty)"
+    )
 
 
 def _is_key(value: Any) -> bool:
     return isinstance(value, str) and UUID.match(value) is not None
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A value on one line; keys are shortened."""
     if _is_key(value):
         return str(value)[:_KEY]
     if isinstance(value, dict):
         return (
             "{"
-            + ", ".join(f"{k} {_value(v)}" for k, v in value.items() if v not in (None, "", []))
+            + ", ".join(f"{k} {value_text(v)}" for k, v in value.items() if v not in (None, "", []))
             + "}"
         )
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
+        return "[" + ", ".join(value_text(v) for v in value) + "]"
     text = shortened(cell(value), _TEXT)
     return f"“{text}”" if isinstance(value, str) and " " in text else text
 
 
 def _item_lines(item: AskedItem, width: int, printed: set[str], *, messages: bool) -> Iterator[str]:
-    yield clipped(f"    asked about {_value(item.left)}", width)
+    yield clipped(f"    asked about {value_text(item.left)}", width)
     if item.right not in (None, {}, ""):
-        yield clipped(f"      beside {_value(item.right)}", width)
-    answer = f"failed: {item.error}" if item.error else _row(item.answers)
+        yield clipped(f"      beside {value_text(item.right)}", width)
+    answer = f"failed: {item.error}" if item.error else row_text(item.answers)
     yield from hanging(f"      answer  {answer}", max(width, 40), _INDENT)
+    if not item.calls:
+        yield "      decided without a call"
     for call, exchange in item.calls:
         yield clipped(f"      {_call(call, exchange)}", width)
         if messages and exchange is not None and call not in printed:
@@ -141,35 +145,19 @@ def _call(call: str, exchange: Exchange | None) -> str:
     return f"call {call} · {exchange.model} · {tokens} · {duration(reply.seconds)} · {dollars(reply.dollars)}"
 
 
-def _messages(exchange: Exchange, indent: str, *, schema: bool = True) -> Iterator[str]:
+def _messages(exchange: Exchange, indent: str) -> Iterator[str]:
     for message in exchange.request.messages:
         yield f"{indent}── {message.role}"
         yield from (f"{indent}{line}" for line in message.content.splitlines())
-    if schema:
-        yield f"{indent}── schema  {exchange.request.schema}"
+    yield f"{indent}── schema  {exchange.request.schema}"
     yield f"{indent}── answer"
     yield from (f"{indent}{line}" for line in exchange.reply.text.splitlines())
 
 
 def evidence_lines(evidence: Evidence) -> Iterator[str]:
     """The rows of a comparison, then each question about them with its answer and exact prompt."""
-    for row in evidence.rows:
-        yield f"row {_pairs(row)}"
-    if not evidence.asked:
-        yield f"  {evidence.variant} sent no request about it"
+    yield from (f"row {row_text(row)}" for row in evidence.rows)
+    asked = "" if evidence.asked else " sent no request about it"
+    yield f"← {evidence.variant}, trial {evidence.trial}{asked}"
     for item in evidence.asked:
-        right = item.right if isinstance(item.right, Mapping) else None
-        beside = f" beside {_pairs(right)}" if right else ""
-        yield f"← {evidence.variant}, trial {evidence.trial}{beside}"
-        yield f"  answer  {f'failed: {item.error}' if item.error else _pairs(item.answers)}"
-        if not item.calls:
-            yield "  decided without a call"
-        for call, exchange in item.calls:
-            yield f"  ← {_call(call, exchange)}"
-            if exchange is not None:
-                yield from _messages(exchange, "    ", schema=False)
-
-
-def _pairs(row: Row) -> str:
-    values = {name: v for name, v in row.items() if v is not None and not name.startswith("_")}
-    return " · ".join(f"{name} {show(value)}" for name, value in values.items()) or "(nothing)"
+        yield from _item_lines(item, _TEXT, set(), messages=True)

@@ -52,15 +52,12 @@ _log = logging.getLogger(__name__)
 
 
 class ToolServer:
-    """Tools over one session. Calls run concurrently; calls that write the same group take turns.
+    """Tools over one session, which its creator closes. Calls run concurrently; calls that write the
+    same group take turns.
 
-    Args:
-        tools: The tools, with distinct names.
-        session: The session; its creator closes it.
-        limit: Maximum returned rows of each table.
-        message: Returns the message of an error, as on the command line.
-        keep: The number of records of calls to keep; None: all.
-        seconds: Limit of relational work: of a statement, or of all expressions of a call.
+    A result has at most `limit` rows of each table, an error the text of `message`, as on the command
+    line. `keep` records of calls are kept. `seconds` limit the relational work: of a statement, or of
+    all expressions of a call.
     """
 
     def __init__(
@@ -140,9 +137,7 @@ class ToolServer:
     async def _placed(
         self, tool: PlanTool, arguments: dict[str, Any], context: Context
     ) -> CallToolResult:
-        """The result of a call, in the thread of its client; the concurrent calls of a client are
-        limited.
-        """
+        """The result of a call, in the thread of its client, which has a few calls at a time."""
         DEADLINE.set(Deadline(lambda: self._seconds))
         client = _client(context)
         async with (
@@ -190,11 +185,9 @@ class ToolServer:
                     )
             return self._result(tool, result, time.monotonic() - began)
         except (BudgetReached, RowError) as error:
-            return (
-                self._result(tool, error.result, time.monotonic() - began)
-                if error.result
-                else _error(self._message(error))
-            )
+            if error.result:
+                return self._result(tool, error.result, time.monotonic() - began)
+            return _error(self._message(error))
         except Exception as error:  # noqa: BLE001 - all are answered, none ends the server
             if not isinstance(error, SemgraphError):
                 _log.exception("the tool %s raised", tool.name)
@@ -279,10 +272,7 @@ _THREADS = 12  # each with a process as soon as it is needed
 
 class Aside:
     """A few threads, each with an event loop for the calls of one or more clients, and a process
-    for expressions that may need much memory.
-
-    Args:
-        seconds: Limit of the expressions of a call.
+    for expressions that may need much memory. `seconds` limit the expressions of a call.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -290,9 +280,7 @@ class Aside:
         self._threads = [_Thread(SqlProcess(seconds)) for _ in range(_THREADS)]
 
     async def run(self, client: object, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of some work, in the thread of its client. A client without calls gets the
-        thread with the fewest clients.
-        """
+        """The result of some work, in its client's thread, or that with the fewest clients."""
         of = [thread for thread in self._threads if client in thread.calls]
         thread = min(of or self._threads, key=lambda each: len(each.calls))
         thread.calls[client] += 1
@@ -320,9 +308,7 @@ class _Thread:
         return loop
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]], process: SqlProcess) -> T:
-        """The result of some work. Cancellation ends first the computation in the process, then the
-        work.
-        """
+        """The result of some work; cancellation ends the process's computation, then the work."""
         tasks = list[asyncio.Task[T]]()
         cancelled = threading.Event()
 

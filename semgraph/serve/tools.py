@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -45,15 +46,10 @@ class Call:
 
 @dataclass(frozen=True)
 class PlanTool:
-    """A plan as a tool.
-
-    Args:
-        file: The plan.
-        group: The group that all rows get; None: callers name it.
-    """
+    """A plan as a tool."""
 
     file: PlanFile
-    group: str | None = None
+    group: str | None = None  # the group that all rows get; None: callers name it
 
     @property
     def plan(self) -> LogicalPlan:
@@ -100,9 +96,7 @@ class PlanTool:
 
     @cached_property
     def _filled(self) -> dict[str, frozenset[str]]:
-        """The columns that the server fills, by input: columns that name a group, and lists of
-        groups under the plural of its name.
-        """
+        """The columns that the server fills, by input: those with a group, or lists of groups."""
         if self.group is None:
             return dict.fromkeys(self.plan.inputs, frozenset())
         return {
@@ -118,11 +112,8 @@ class PlanTool:
     # -- calls
 
     def call(self, arguments: Mapping[str, Any]) -> Call:
-        """A call with these arguments. They are data: none of them names a file.
-
-        Raises:
-            PlanError: An argument or its form is invalid.
-            InputError: A row has a column that the input lacks.
+        """A call with these arguments. They are data: none of them names a file. Raises PlanError, or
+        InputError for a row with a column that the input lacks.
         """
         remaining = dict(arguments)
         params, preset = remaining.pop(PARAMS, None), remaining.pop(PRESET, None)
@@ -196,16 +187,8 @@ def _require_columns(spec: InputSpec, columns: Iterable[str], rows: Iterable[Any
 
 def tools_of(names: Iterable[str], settings: Settings, group: str | None = None) -> list[PlanTool]:
     """The tools for plans by name or path. `all` means every plan that is no part of another; with
-    a group, also without plans that change the indexes of all groups.
-
-    Args:
-        names: The plans.
-        settings: The settings, with the folders of functions.
-        group: The group that all rows get; None: callers name it.
-
-    Raises:
-        PlanError: A plan is invalid or does not exist, two have the same name, or one changes the
-            schema of the store while the server has one group.
+    a group, also without plans that change the indexes of all groups. Raises PlanError, also if two
+    have the same name, or one changes the schema of the store while the server has one group.
     """
     tools = [PlanTool(file, group) for file in _files(names, settings, group)]
     problems = [problem for tool in tools for problem in _problems(tool)]
@@ -277,9 +260,8 @@ def structured(result: Result, limit: int) -> dict[str, Any]:
         name: [plain(row) for row in python_rows(result.head(name, limit))]
         for name in result.tables
     }
-    value: dict[str, Any] = json.loads(
-        json.dumps(_finite({**redacted_values(outcome), "tables": tables}), default=str)
-    )
+    text = json.dumps(_finite({**redacted_values(outcome), "tables": tables}), default=str)
+    value: dict[str, Any] = json.loads(text)
     return value
 
 
@@ -304,14 +286,7 @@ def _finite(value: Any) -> Any:
 def summary(
     result: Result, outcome: Mapping[str, Any], graph: Graph, seconds: float
 ) -> Iterator[str]:
-    """The text lines of a call: failures, number of rows, the edges with their times, writes and cost.
-
-    Args:
-        result: The result.
-        outcome: The result of `structured`.
-        graph: The graph of the plan.
-        seconds: The wall time of the run.
-    """
+    """The text lines of a call: failures, number of rows, the edges with their times, writes, cost."""
     if result.stopped:
         yield stopped(result.stopped)
     failed = outcome["failed"]
@@ -348,13 +323,8 @@ _COUNT: Schema = {"type": "integer", "minimum": 0}
 
 
 def arguments_schema(plan: LogicalPlan, hidden: Mapping[str, frozenset[str]], note: Note) -> Schema:
-    """The schema of a tool's arguments: the inputs of the plan, `params` and `preset`.
-
-    Args:
-        plan: The plan, with its defaults.
-        hidden: The columns that the server fills, by input. An input without other columns is not
-            an argument.
-        note: The comments of the plan's file.
+    """The schema of a tool's arguments: the inputs of the plan, `params` and `preset`. The server
+    fills the `hidden` columns; an input without others is not an argument.
     """
     inputs = {
         name: _described(_rows(spec, hidden[name], note), note("inputs", name))
@@ -363,14 +333,12 @@ def arguments_schema(plan: LogicalPlan, hidden: Mapping[str, frozenset[str]], no
     }
     needed = [name for name in inputs if not plan.inputs[name].optional]
     presets = plan.document.get("presets") or {}
-    schema = closed(
-        {
-            **inputs,
-            **({PARAMS: _parameters(plan, note)} if plan.params else {}),
-            **({PRESET: _preset(presets, note)} if presets else {}),
-        },
-        needed,
-    )
+    arguments = dict(inputs)
+    if plan.params:
+        arguments[PARAMS] = _parameters(plan, note)
+    if presets:
+        arguments[PRESET] = _preset(presets, note)
+    schema = closed(arguments, needed)
     example = _example(plan, hidden, inputs)
     return schema | {"examples": [example]} if example else schema
 
@@ -404,9 +372,7 @@ def _rows(spec: InputSpec, hidden: frozenset[str], note: Note) -> Schema:
 
 
 def _value(kind: Type, *, of_result: bool = False) -> Schema:
-    """The schema of a value. For an input, NULL is allowed if the type allows it; for a result,
-    NULL is allowed at every depth, and structs have all fields.
-    """
+    """The schema of a value; in a result NULL is allowed everywhere, and structs are complete."""
     null = of_result or kind.nullable
     inside = partial(_value, of_result=of_result)
     if kind.item is not None:
@@ -446,9 +412,7 @@ def _parameters(plan: LogicalPlan, note: Note) -> Schema:
 
 
 def _parameter(default: Any, set_to: Iterable[Any]) -> Schema:
-    """The accepted values of a parameter: of the type of its default, and those that presets set,
-    as accepted when the plan is loaded.
-    """
+    """The values of a parameter: of the type of its default, and those that presets set."""
     if isinstance(default, bool):
         kind: Schema = {"type": ["boolean", "null"]}
     elif isinstance(default, (int, float)):
@@ -528,28 +492,22 @@ def result_schema(plan: LogicalPlan) -> Schema:
 
 
 def _row(node: Node) -> Schema:
-    """The schema of a row of a result: every column, each of which may be NULL."""
-    columns = {field.name: _result_value(field.type) for field in node.schema}
+    kinds = _kinds(node).items()
+    columns = {name: {} if kind is None else _value(kind, of_result=True) for name, kind in kinds}
     return closed(columns, columns)
 
 
-def _result_value(arrow: Any) -> Schema:
-    try:
-        kind = type_of_arrow(arrow)
-    except Fault:
-        return {}
-    return _value(kind, of_result=True)
-
-
 def _columns(node: Node) -> str:
-    """The columns of a result with their types."""
-    texts = []
+    return ", ".join(f"{name} {kind or ''}".rstrip() for name, kind in _kinds(node).items())
+
+
+def _kinds(node: Node) -> dict[str, Type | None]:
+    """The types of the columns of a result; None if plans have no such type."""
+    kinds: dict[str, Type | None] = dict.fromkeys(node.schema.names)
     for field in node.schema:
-        try:
-            texts.append(f"{field.name} {type_of_arrow(field.type)}")
-        except Fault:
-            texts.append(field.name)
-    return ", ".join(texts)
+        with suppress(Fault):
+            kinds[field.name] = type_of_arrow(field.type)
+    return kinds
 
 
 def edge_lines(tables: Mapping[str, Sequence[Mapping[str, Any]]], graph: Graph) -> Iterator[str]:

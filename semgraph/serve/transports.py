@@ -77,19 +77,12 @@ async def _lines(descriptor: int) -> AsyncIterator[str]:
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a server.
+    """The address of a server."""
 
-    Args:
-        host: A name or an IP address.
-        port: The port; 0: any free one.
-        names: Further host names that clients use.
-        token: The token that requests need; "" for none.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    names: tuple[str, ...] = ()
-    token: str = field(default="", repr=False)
+    host: str = "127.0.0.1"  # a name or an IP address
+    port: int = 8000  # 0: any free one
+    names: tuple[str, ...] = ()  # further host names that clients use
+    token: str = field(default="", repr=False)  # which requests need, if any
 
     @classmethod
     def parse(cls, text: str | None, names: Sequence[str] = (), token: str = "") -> Address:
@@ -103,9 +96,8 @@ class Address:
             host, port = text or "", ""
         host = host.removeprefix("[").removesuffix("]") or cls.host
         if port and (not port.isdecimal() or int(port) > 65535):
-            raise PlanError(
-                f'"{text}" is no address', hint="write HOST:PORT, such as 127.0.0.1:8000"
-            )
+            hint = "write HOST:PORT, such as 127.0.0.1:8000"
+            raise PlanError(f'"{text}" is no address', hint=hint)
         return cls(host, int(port) if port else cls.port, tuple(names), token)
 
     @property
@@ -128,19 +120,16 @@ class Address:
         return _LOOPBACK if self.is_loopback else () if _is_any(self.host) else (self.host,)
 
     def require_safe(self) -> None:
-        """Refuse an address beyond this machine without a token, or without the names that clients
-        use. Raises PlanError.
-        """
+        """Refuse an address beyond this machine without token or names. Raises PlanError."""
         if self.is_loopback:
             return
         if not self.token:
             what = f"{self.host} can be reached from other machines, and there is no token"
             raise PlanError(what, hint="set SEMGRAPH_TOKEN, or listen at 127.0.0.1")
         if not self._own and not self.names:
-            what = (
-                f"{self.host} stands for every address, so the names of this server are not known"
-            )
-            raise PlanError(what, hint="name them: --allow-host memory.example.org")
+            what = "stands for every address, so the names of this server are not known"
+            hint = "name them: --allow-host memory.example.org"
+            raise PlanError(f"{self.host} {what}", hint=hint)
 
     def url(self, port: int) -> str:
         """The address for clients."""
@@ -159,12 +148,7 @@ def _is_any(host: str) -> bool:
 
 
 class RequireToken:
-    """An application that answers requests with the token and rejects all others.
-
-    Args:
-        app: The application.
-        token: The token.
-    """
+    """An application that answers requests with the token and rejects all others."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._expected = app, b"bearer " + token.encode()
@@ -193,16 +177,9 @@ async def serve_http(
     ready: Callable[[str], object],
     stop: Callable[[], object],
 ) -> None:
-    """Serve clients over HTTP until the task is cancelled.
-
-    Args:
-        server: The server.
-        address: The address to listen on.
-        ready: Called with the URL as soon as the server listens.
-        stop: Ends the running calls.
-
-    Raises:
-        OSError: The address is not available.
+    """Serve clients over HTTP until the task is cancelled; `stop` then ends the running calls. `ready`
+    is called with the URL as soon as the server listens. Raises OSError if the address is not
+    available.
     """
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=PATH, transport_security=address.security, host=address.host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from semgraph.compare.trial import partitions_read, snapshot
+from semgraph.display import command
 from semgraph.errors import PlanError, StoreUnavailable
 from semgraph.execution.executor import committed_rows
 from semgraph.execution.observations import ObservationFile
@@ -32,13 +33,12 @@ from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import APPROXIMATE, mark_empty, optimize
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
-from semgraph.render.explained import WIDTH, mermaid, tree
+from semgraph.render.explained import WIDTH, Outline, mermaid
 from semgraph.semantic.library import Library
 from semgraph.session.examples import Sample
 from semgraph.session.inputs import example_rows
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Attachable, Store, open_for_reading
-from semgraph.stores.sqlite.store import SqliteStore
+from semgraph.stores.base import Store, open_for_reading
 
 _LENGTH = 4  # of vectors, if none are stored
 _APPROXIMATE = {rule.__name__ for rule in APPROXIMATE}
@@ -56,7 +56,8 @@ class Explanation:
         run: A recorded run; its counts are shown next to the estimates.
         sample: The cost of some of the rows.
         width: Columns of the terminal.
-        expand: Whether the algebra includes the steps of called plans.
+        expand: The steps that are opened, to the steps of the plans that they call.
+        full: Whether all are; of the algebra, too.
     """
 
     plan: LogicalPlan
@@ -65,7 +66,8 @@ class Explanation:
     run: Run | None = None
     sample: Sample | None = None
     width: int = WIDTH
-    expand: bool = False
+    expand: Sequence[str] = ()
+    full: bool = False
 
     async def text(self, form: ExplainFormat) -> str:
         """The plan in one of the formats. No model is called. The store is read for `prompts`, and
@@ -75,9 +77,11 @@ class Explanation:
             PlanError: The run belongs to another plan, or `prompts` needs rows.
             StoreUnavailable: The store does not answer.
         """
+        if self.expand and form != "tree":
+            raise PlanError(f"{form} opens no single step", hint=command("--full", "full=True"))
         note = "" if self.run is None else _note(self.run, self.plan)
         if form == "algebra":
-            return algebra(self.plan, expand=self.expand)
+            return algebra(self.plan, expand=self.full)
         if form not in get_args(ExplainFormat):
             there = f"formats: {', '.join(get_args(ExplainFormat))}"
             raise PlanError(f'"{form}" is no format of explain', there=there)
@@ -119,9 +123,10 @@ class Explanation:
             if self.sample is not None:
                 data["sample"] = self.sample.as_data()
             return json.dumps(data, indent=1, ensure_ascii=False, default=str)
-        lines = [tree(physical, actual, forecast, names, self.width, note, batched, models)]
-        lines += [line for line in (skipped, engine) if line]
-        return "\n".join([*lines, *(self.sample.lines() if self.sample is not None else [])])
+        about = [line for line in (skipped, engine) if line]
+        about += self.sample.lines() if self.sample is not None else []
+        outline = Outline(physical, actual or {}, forecast, batched, models, self.expand, self.full)
+        return outline.drawn(names, self.width, note, about)
 
     async def _pending(self, inputs: Mapping[str, pa.Table]) -> tuple[Mapping[str, pa.Table], str]:
         """The rows that a run would process, and a line on the rows that it would skip because the
@@ -188,40 +193,28 @@ class Explanation:
         semantic = [node for node in walk(*physical.roots) if isinstance(node, Semantic)]
         if all(estimator.call_estimate(node).tokens_in.known for node in semantic):
             return estimator
-        return replace(estimator, tokens=await self._tokens(physical, inputs))
+        return replace(estimator, first=await self._first(physical, inputs))
 
-    async def _tokens(
+    async def _first(
         self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table]
-    ) -> Mapping[Node, float]:
-        """Tokens of the first prompts, by the model's tokenizer; none without a model."""
+    ) -> Mapping[Node, requests.FirstPrompt]:
+        """The first prompts; none without a model."""
         try:
             llm = await self.resources.tokenizers(self.plan)
         except PlanError:
             return {}
         async with self.resources.opened_store(self.plan.graph) as store:
             now = datetime.now(UTC)
-            return await requests.tokens_of_inputs(physical, llm, store, inputs, now)
+            return await requests.prompts_of_inputs(physical, llm, store, inputs, now)
 
     async def _queries(self, physical: PhysicalPlan) -> str:
-        """The SQL of segments and the store's statements: for SQLite over an empty graph, for Neo4j
-        with its real indexes.
-        """
+        """The SQL of segments, and the statements of the store with its real indexes."""
         parts = [requests.segment_queries(physical)]
         if uses_store(*physical.roots):
-            async with AsyncExitStack() as closing:
-                store: Store = await closing.enter_async_context(
-                    self.resources.opened_store(self.plan.graph)
-                )
-                if isinstance(store, Attachable):
-                    await store.attach(self.plan.graph)
-                    lengths = list((await store.statistics()).dimensions.values())
-                else:
-                    lengths = []
-                    store = SqliteStore(":memory:")
-                    closing.push_async_callback(store.aclose)
-                    await store.ensure(self.plan.graph, _LENGTH)
+            async with self.resources.opened_store(self.plan.graph) as store:
+                await store.attach(self.plan.graph)
                 plan = self._compiled(physical.logical, store)
-                length = next(iter(lengths), _LENGTH)
+                length = next(iter((await store.statistics()).dimensions.values()), _LENGTH)
                 statements = await requests.store_queries(plan, store, length)
                 parts.append(requests.queries_text(statements))
         return "\n\n".join(part for part in parts if part)

@@ -28,7 +28,7 @@ from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Graph, Label
 from semgraph.privacy import private_folder
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Migratable, Store, open_for_reading
+from semgraph.stores.base import Store, open_for_reading
 
 LABEL = "label"  # the attribute with the label of a node, or the type of an edge
 _TAKEN = {"node": {LABEL, "id"}, "edge": {LABEL, "id", "key"}}
@@ -70,8 +70,7 @@ class GroupTables:
     @property
     def notes(self) -> tuple[str, ...]:
         """Which rows the store left out."""
-        notes = self.store.notes if isinstance(self.store, Migratable) else ()
-        return tuple(note for note in notes if "left out " in note)
+        return tuple(note for note in self.store.notes if "left out " in note)
 
     async def _rows(self, label: Label) -> pa.Table:
         names = [self.graph.key, self.graph.partition, *label.ends]

@@ -44,7 +44,8 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
 from semgraph.relational.segments import DEADLINE, Deadline
-from semgraph.stores.base import ConfinedStore, Shareable, Store
+from semgraph.stores.base import Store
+from semgraph.stores.confined import ConfinedStore
 from semgraph.stores.registry import lasts, store_spec
 
 _PATIENCE = 30.0
@@ -99,9 +100,7 @@ class SharedStore:
             if opened_for is graph or opened_for == graph:
                 del self.idle[n]
                 return store
-        if isinstance(self.store, Shareable):
-            return self.store.share()
-        return self.store
+        return self.store.share()
 
 
 class LoopResources:
@@ -295,7 +294,7 @@ class Owned:
         lent = [(store, graph)] if graph is not None else []
         _GIVEN.extend(lent)
         try:
-            yield store.share() if others and isinstance(store, Shareable) else store
+            yield store.share() if others else store
         finally:
             for each in lent:
                 del _GIVEN[next(n for n, other in enumerate(_GIVEN) if other is each)]

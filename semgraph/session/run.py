@@ -73,7 +73,7 @@ from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.library import Library
 from semgraph.session.resources import Resources
 from semgraph.session.resume import Resumed, keep_inputs
-from semgraph.stores.base import Migratable, Store, open_for_reading
+from semgraph.stores.base import Store, open_for_reading
 from semgraph.stores.writes import fingerprint
 
 
@@ -250,10 +250,6 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
         await open_for_reading(store, plan.graph, length)
 
 
-def _notes_of(store: Store) -> tuple[str, ...]:
-    return store.notes if isinstance(store, Migratable) else ()
-
-
 def _own_scores(plan: LogicalPlan) -> list[str]:
     """A note if a plan reads the score of a search with one method: before 0.2 that was fused."""
     steps = [
@@ -284,8 +280,6 @@ def _without_batches(plan: PhysicalPlan, llm: LLM) -> list[str]:
 async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:
     """Write the schema if the plan writes. Returns notes on changes, or on missing parts."""
     store = opened.store
-    if not isinstance(store, Migratable):
-        return []
     if plan.schema_write is None or not write:
         equal = (
             (n.label, by.prop)
@@ -543,7 +537,7 @@ class PlanRun:
     ) -> None:
         self.request, self.physical, self.opened = request, physical, opened
         self.resources, self.notes = resources, notes
-        self.noted_before = {*notes, *_notes_of(opened.store)}
+        self.noted_before = {*notes, *opened.store.notes}
         self.meter, self.uniform = Meter(), Uniform()
         self.id, folder = _named(request)
         self.recorder: _Recorder | None = None
@@ -651,7 +645,7 @@ class PlanRun:
         outcome, stored = self.outcome, self.resources.observations()
         self.resources.owned.spent.add(self.meter.total())
         outcome.notes += self._notes_of_answers()
-        outcome.notes += (n for n in _notes_of(self.opened.store) if n not in self.noted_before)
+        outcome.notes += (n for n in self.opened.store.notes if n not in self.noted_before)
         if self.opened.journal is not None:
             outcome.notes += self.opened.journal.notes
             self.opened.journal.notes.clear()

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
-from semgraph.display import Drawing, Wrapped, command, option
+from semgraph.display import Drawing, command, option
 from semgraph.errors import BudgetReached, PlanError, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
@@ -524,7 +524,8 @@ class Session:
         step: str | None = None,
         trials: int = 1,
         width: int = 100,
-        expand: bool = False,
+        expand: Sequence[str] = (),
+        full: bool = False,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> str:
@@ -542,8 +543,9 @@ class Session:
             compare: Implementations of a step: describe the cost of `compare` with them.
             step: The compared step, if more than one calls the model.
             trials: The number of trials of each implementation.
-            width: The width of the tree.
-            expand: With `algebra`: include the steps of called plans.
+            width: The width of the lines.
+            expand: Steps that are opened: the steps of the plans that they call are listed.
+            full: Open all steps; with `algebra` too.
             inputs: The rows to estimate; default: the plan's example, if it has one.
             more: Further inputs as keyword arguments.
         """
@@ -571,11 +573,13 @@ class Session:
             rows = tables or {}
             some = sample and await sampled(logical, rows, sample, self._resources)
             explanation = Explanation(
-                logical, self._resources, tables, self._recorded(run), some or None, width, expand
-            )
+                logical, self._resources, tables, self._recorded(run), some or None, width,
+                expand, full,
+            )  # fmt: skip
             return await explanation.text(format)
 
-        return Drawing(self._waiting.wait(work(), calls_model=sample is not None))
+        text = self._waiting.wait(work(), calls_model=sample is not None)
+        return text if isinstance(text, Drawing) else Drawing(text)
 
     def _recorded(self, run: str | None) -> Run | None:
         return None if run is None else recorded_run(run, self.runs)
@@ -966,12 +970,15 @@ class Session:
         """
         from semgraph.execution.record import exchanges, find_run
         from semgraph.provenance import explain
+        from semgraph.render.notebook import chain_html
         from semgraph.render.why import lines
 
         run = find_run(record.run if isinstance(record, Result) else record, self._records())
         with exchanges(run) as lookup:
             chain = explain(run, what, lookup)
-        return Wrapped("\n".join(lines(chain, width, messages=messages)))
+            drawing = Drawing("\n".join(lines(chain, width, messages=messages)))
+            drawing.html = chain_html(chain)
+        return drawing
 
     def _records(self) -> Path:
         """The folder of run records. Raises PlanError if the session keeps none."""

@@ -7,16 +7,15 @@ come from the `Graph`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from semgraph.errors import PlanError
 from semgraph.expr import Scalar
 from semgraph.logical.graph import Pattern
 from semgraph.logical.schema import Derived, Graph, Label
@@ -30,24 +29,18 @@ Alias = str | tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class Method:
-    """A method by which a search finds hits.
+    """A method by which a search finds hits: `equal` (a property equals the row's value),
+    `fulltext` (the store's BM25), `nearest` (raw cosine of the embedding) or `order` (no ranking:
+    `SearchQuery.order` decides).
 
-    Args:
-        via: `equal` (property equals the row's value), `fulltext` (the store's BM25), `nearest`
-            (raw cosine of the property's embedding), or `order` (no ranking: `SearchQuery.order`
-            decides).
-        prop: The property of the label; for `nearest` the embedded text property (`name`, not
-            `name_embedding`). Full text searches all properties of the first full-text index that
-            has this one.
-        column: The column of `rows` with the row's value: a scalar for `equal`, a string of words
-            for `fulltext` (already reduced to plain words, never query syntax; any word makes a
-            hit), a vector for `nearest`. Empty for `order`. A NULL, a text without words and a zero
-            vector have no hits.
-        above: For `nearest`: the similarity that a hit must exceed.
-        k: Maximum number of hits per row, after `where`; None for all.
-        rank: For `fulltext`: `overlap` reranks the store's best `ranked` hits by the `overlap` of
-            the row's words and the hits' texts, which becomes their score; ties by key. The query
-            must return all properties of the index.
+    `prop` is the property; for `nearest` the embedded text (`name`, not `name_embedding`). Full
+    text searches all properties of the first index that has it. The `column` of the rows has the
+    value: a scalar, plain words, of which any makes a hit, or a vector. A NULL, a text without
+    words and a zero vector have no hits. A similarity must exceed `above`.
+
+    There are at most `k` hits per row, after `where`; None: all. With the rank `overlap`, the
+    store's best `ranked` hits are reranked by the `overlap` of the row's words and their texts,
+    which becomes their score; ties by key. The query must then return all properties of the index.
     """
 
     via: Via
@@ -65,25 +58,20 @@ class Method:
 
 @dataclass(frozen=True)
 class SearchQuery:
-    """One search over a label, for all rows at once.
+    """One search over a label, for all rows at once. Each method ranks separately; the engine fuses
+    the rankings.
 
-    Args:
-        label: A node label or an edge type of the graph.
-        methods: The methods of finding hits. Each ranks separately; the engine fuses the rankings.
-        properties: The properties to return in addition to the key (and `source`, `target` of
-            edges). A vector property is returned only if named (`name_embedding`). `labels` are
-            sorted and never NULL, without the label itself; `attributes` are canonical JSON, `{}`
-            if there are none.
-        alias: The name of the hit in `where` and `order`.
-        where: Conjuncts over hit properties (`alias.prop`) and row columns that the store `takes`.
-            All must hold before k is counted.
-        partition: The column of `rows` with the partition value; a list column means several; None
-            means all. A NULL or an empty list has no hits.
-        ends: Nodes at an edge's ends: `source` or `target`, the name in `where`, and the properties
-            to return in addition to the key. They are in a struct column `#source` or `#target` of
-            the hit, which is NULL if the node does not exist.
-        order: For the method `order`: (property, descending) pairs; NULLs last; ties by key
-            ascending.
+    `properties` are returned in addition to the key (and `source`, `target` of edges); a vector
+    only if named (`name_embedding`). `labels` are sorted and never NULL, without the label itself;
+    `attributes` are canonical JSON, `{}` if there are none. `where` has conjuncts over properties
+    of the hit (`alias.prop`) and row columns that the store `takes`. All must hold before k is
+    counted.
+
+    The column `partition` has the row's partition, or a list of several; None means all. A NULL or
+    an empty list has no hits. `ends` are nodes at an edge's ends: `source` or `target`, the name in
+    `where`, and further properties. They are in a struct column `#source` or `#target` of the hit,
+    NULL if the node does not exist. The method `order` sorts by pairs of property and whether it
+    descends; NULLs last, ties by key.
     """
 
     label: str
@@ -98,17 +86,12 @@ class SearchQuery:
 
 @dataclass(frozen=True)
 class MatchQuery:
-    """A pattern, matched for all rows at once.
+    """A pattern, matched for all rows at once. As in openCypher there is one row per path, and no
+    path uses an edge twice. Property maps name columns of `rows`.
 
-    As in openCypher there is one row per path, and no path uses an edge twice.
-
-    Args:
-        pattern: The pattern; its property maps name columns of `rows`.
-        properties: The properties to return for each variable, in addition to the key (and `source`
-            and `target` of edges).
-        where: As in `SearchQuery`, over all variables.
-        partition: As in `SearchQuery`. All nodes and edges of a path are in the row's partition; if
-            the row has several, in a single one of them.
+    `properties` are returned for each variable in addition to the key (and `source` and `target` of
+    edges). `where` is over all variables. All nodes and edges of a path are in the row's
+    `partition`; if the row has several, in a single one of them. Otherwise as in `SearchQuery`.
     """
 
     pattern: Pattern
@@ -169,24 +152,14 @@ Write = NodeWrite | EdgeWrite | Deletion
 
 @dataclass(frozen=True)
 class CommitMarker:
-    """The record that a window writes on commit, in the same transaction.
+    """The record that a window writes on commit, in the same transaction: for each of its rows, by
+    id, the fingerprints of the plan, parameters and implementations, and of the row's values.
 
-    Args:
-        plan: Name of the plan.
-        partition: The partition value.
-        rows: Ids of the window's input rows.
-        fingerprint: The hash of the plan, parameters and implementations.
-        now: The window's `$now`.
-        run: Id of the run.
-        before: The partition's head that this run last saw; None: the partition has none.
-        head: The new head; unique.
-        witness: The label of the node, keyed by the row id, that must exist for the commit marker
-            to count; None: it always counts.
-        contents: The fingerprint of the values of each row.
-        begun: `$now` of the steps that ran ahead of the window.
-        parts: The fingerprints of what the rows were made by, by name: `prompt facts`, `model facts`,
-            `parameter history`.
-        writes: What the window wrote, without its content; see `semgraph.stores.writes`.
+    `before` is the partition's head that this run last saw (None: it has none), `head` the new one,
+    which is unique. `begun` is `$now` of the steps that ran ahead. `parts` are the fingerprints of
+    what the rows were made by: `prompt facts`, `model facts`, `parameter history`. `writes` is what
+    the window wrote, without its content (`semgraph.stores.writes`). The marker counts as long as a
+    node of the label `witness` is stored by the row id; None: always.
     """
 
     plan: str
@@ -206,9 +179,7 @@ class CommitMarker:
 
 @dataclass(frozen=True)
 class CommittedRow:
-    """An input row that is already committed. `content` is the fingerprint of its values; "": an
-    earlier version wrote it.
-    """
+    """An input row that is committed; `content` is "" if an earlier version wrote it."""
 
     row: str
     fingerprint: str
@@ -250,13 +221,9 @@ class History:
 
 @dataclass(frozen=True)
 class NewContent:
-    """New content for what one plan committed in some partitions, written in one transaction.
-
-    Args:
-        batch: The writes.
-        plan: Name of the plan. All of its markers in these partitions are deleted.
-        heads: By partition, the head that must still be there, and the new one.
-        markers: The new markers, in the order of windows; their `before` and `head` do not count.
+    """New content for what one plan committed in some partitions, written in one transaction: all
+    of the plan's markers there are deleted. `heads` has, by partition, the head that must still be
+    there and the new one; `before` and `head` of the new `markers` do not count.
     """
 
     batch: WriteBatch
@@ -271,9 +238,11 @@ class NewContent:
         return cls(batch, "", {each.partition: (each.before, each.head) for each in own}, own)
 
 
-def in_pieces(rows: Mapping[str, Sequence[str]], size: int) -> Iterator[dict[str, Sequence[str]]]:
-    """Split ids of input rows by partition into pieces of at most `size` ids. Each partition is in
-    a piece, even without ids; one with many ids is in several.
+def in_pieces(
+    rows: Mapping[str, Sequence[str]], size: int = 10_000
+) -> Iterator[dict[str, Sequence[str]]]:
+    """Ids of input rows in pieces whose markers take some megabytes; each partition is in one, even
+    without ids.
     """
     piece: dict[str, Sequence[str]] = {}
     count = 0
@@ -292,9 +261,7 @@ def in_pieces(rows: Mapping[str, Sequence[str]], size: int) -> Iterator[dict[str
 
 @dataclass(frozen=True)
 class WriteBatch:
-    """The writes of one transaction: deletes first (of edges, then of nodes), then nodes, then
-    edges. Writes without rows do nothing.
-    """
+    """The writes of one transaction: deletes (of edges, then of nodes), then nodes, then edges."""
 
     writes: tuple[Write, ...]
 
@@ -311,9 +278,7 @@ class WriteBatch:
 
 @dataclass(frozen=True)
 class Written:
-    """Rows merged or deleted per label, {"Person": 3}; labels without rows may be missing. Skipped
-    rows do not count.
-    """
+    """Rows merged or deleted per label, {"Person": 3}; skipped rows do not count."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
 
@@ -327,9 +292,7 @@ class Statistics:
 
 
 def part_of(number: int, count: int) -> str:
-    """A sentence about a file or server that an earlier version recorded as part `number`, from 0,
-    of a store.
-    """
+    """A sentence about part `number`, from 0, of a store that an earlier version divided."""
     return (
         f"is part {number + 1} of {count} of a store that an earlier version divided: it has rows of some groups "
         "only, and is only read. To write, run the plans that filled it again with another --store: the journal "
@@ -341,10 +304,7 @@ class StoreReads(Protocol):
     """The reads of a store: searches, matches and scans."""
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """Whether the store can evaluate a conjunct over `alias.*` (None: any pattern variable) and
-        row columns.
-        """
-        ...
+        """Whether the store can evaluate a conjunct over `alias.*` and row columns."""
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """Run searches over the same `rows` (column `_q`: int64 ordinal), in one round trip.
@@ -354,7 +314,6 @@ class StoreReads(Protocol):
         and order; raw cosine; the store's BM25), then the key, `source` and `target` for edges, and
         the properties. Sorted by `_q`, `method`, `rank`; ties in score are ordered by key.
         """
-        ...
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
         """Match a pattern.
@@ -363,7 +322,6 @@ class StoreReads(Protocol):
         structs (key, `label`, `source`, `target`), its edges in order. Sorted by `_q` and the keys
         of the variables; variable-length paths first by length.
         """
-        ...
 
     async def scan(
         self,
@@ -374,202 +332,109 @@ class StoreReads(Protocol):
         limit: int | None = None,
     ) -> pa.Table:
         """The rows of a label: key, partition, ends of an edge, and some properties, sorted by key.
-
-        Args:
-            label: The label.
-            properties: The properties to return.
-            partitions: The partitions to read; None: all.
-            where: Conjuncts that all rows satisfy; they name properties without an alias.
-            limit: Maximum number of returned rows, over all partitions.
+        `partitions` are those to read (None: all); `where` names properties without an alias;
+        `limit` is over all partitions.
         """
-        ...
 
 
 @runtime_checkable
 class Store(StoreReads, Protocol):
     """A property graph with full-text and vector search. One instance serves one run and is not
-    shared between event loops.
-
-    `round_trips` counts Bolt RUNs, or transactions in SQLite. A store also calls
-    `record_round_trip()` for each, so that a caller can count its own if several use the store at
-    once.
+    shared between event loops. It calls `record_round_trip` for each Bolt RUN, or transaction in
+    SQLite.
     """
 
     @property
     def name(self) -> str:
         """Its name in messages: `sqlite:.semgraph/graph.db`, `neo4j://127.0.0.1:7687`, `memory`."""
-        ...
-
-    @property
-    def round_trips(self) -> int:
-        """Round trips made so far."""
-        ...
 
     @property
     def nearest(self) -> str:
         """The exactness of a nearest-neighbour search, in words: `exact`, or its limits."""
-        ...
-
-    async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """Create missing parts: tables, constraints, indexes. Idempotent.
-
-        Raises:
-            StoreUnavailable: The store does not answer, rejects the password, is read-only, or
-                holds vectors of another length; the message names the label, both lengths and the
-                remedy. Nothing was written.
-        """
-        ...
-
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
-        """The heads of some partitions, and the valid commit markers of some of their input rows.
-
-        It reads only the requested markers, however many a partition has. A commit between the two
-        reads is never missed: the head is read first, or at the same time. One round trip, or one
-        per piece of many rows.
-
-        Args:
-            plan: Name of the plan.
-            rows: Ids of input rows, by partition; they may repeat, and may be unknown.
-
-        Returns:
-            A state for each requested partition.
-        """
-        ...
-
-    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """Write all of a batch, or nothing, in one transaction and one round trip. After an
-        exception nothing is written.
-
-        Raises:
-            ConcurrentWrite: `marker.before` is no longer the partition's head.
-            DataError: A missing end, another partition, a node with edges, an invalid value; the
-                message names label, key and `write`.
-            StoreUnavailable: The connection is lost, the disk is full, or vectors differ in length
-                from the stored ones.
-        """
-        ...
-
-    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
-        """What a plan committed in some partitions, with heads that were read first, or at the same
-        time. Rows without their witness, and windows without rows, are left out.
-        """
-        ...
-
-    async def replace(self, new: NewContent) -> Written:
-        """Write a batch and replace the markers of a plan, all in one transaction.
-
-        Raises:
-            ConcurrentWrite: A head has changed. Nothing is written.
-            DataError, StoreUnavailable: As `commit`.
-        """
-        ...
-
-    async def statistics(self) -> Statistics:
-        """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
-        ...
-
-    async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete all nodes, edges and commit markers of some partitions, or of all labels that the
-        graph declares.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Close connections. Safe to call twice."""
-        ...
-
-
-# Optional capabilities of a store.
-
-
-@runtime_checkable
-class Observable(Protocol):
-    """A store that reports the statements it runs."""
-
-    def observe(self, callback: Callable[[str], None] | None) -> None:
-        """Call `callback` with the text of each statement from now on; None: stop."""
-        ...
-
-
-@runtime_checkable
-class Shareable(Protocol):
-    """A store that lets runs share its connection, each for its own graph."""
-
-    def share(self) -> Store:
-        """A store over the same connection, not yet opened for a graph. Closing one closes the
-        connection of all.
-        """
-        ...
-
-
-@runtime_checkable
-class Attachable(Protocol):
-    """A store that can be opened without creating anything in it."""
-
-    async def attach(self, graph: Graph, dimensions: int | None = None) -> object:
-        """Open the store for a graph, to read only; `dimensions` is the length of query vectors.
-
-        Raises as `Store.ensure`.
-        """
-        ...
-
-
-@runtime_checkable
-class Migratable(Protocol):
-    """A store that can be migrated to a graph.
-
-    `ensure` migrates a new store itself, and leaves one created by another program unchanged.
-    """
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The parts that the store lacks and that are computed in memory instead; for the user."""
-        ...
+
+    async def ensure(self, graph: Graph, dimensions: int | None) -> None:
+        """Create missing parts: tables, constraints, indexes. Idempotent. A store that another
+        program created is left unchanged.
+
+        Raises StoreUnavailable if the store does not answer, rejects the password, is read-only, or
+        holds vectors of another length: label, both lengths and the remedy are named.
+        """
+
+    async def attach(self, graph: Graph, dimensions: int | None = None) -> object:
+        """Open the store for a graph, to read only; `dimensions` is the length of query vectors.
+        Nothing is created. Raises as `ensure`.
+        """
+
+    def share(self) -> Store:
+        """A store over the same connection, for another graph. Closing one closes all."""
+
+    def observe(self, callback: Callable[[str], None] | None) -> None:
+        """Call `callback` with the text of each statement from now on; None: stop."""
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
         """Count the rows that lack derived text properties, by label and name; `notes` then reports
         them. A search that compares such properties counts them itself.
         """
-        ...
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
         """Create all missing parts, whoever created the store, and fill in derived text properties.
+        With `drop`, the indexes with names of the graph are dropped first and recreated.
 
         Nothing created by another program is dropped or changed; duplicate keys are reported and
-        kept.
+        kept. Returns the created, dropped and filled-in parts, the parts that could not be created,
+        and the number of rows that lack vectors; for the user. Raises StoreUnavailable.
+        """
 
-        Args:
-            graph: The graph that the store must serve.
-            dimensions: Length of its vectors; None: unknown.
-            drop: First drop the indexes with names of the graph, so that they are recreated.
+    async def states(
+        self, plan: str, rows: Mapping[str, Sequence[str]]
+    ) -> Mapping[str, PartitionState]:
+        """The heads of some partitions, and the valid commit markers of some of their input rows,
+        which may repeat and may be unknown; no others are read. Each requested partition has a
+        state.
 
-        Returns:
-            The created, dropped and filled-in parts, the parts that could not be created, and the
-            number of rows that lack vectors; for the user.
+        A commit between the two reads is never missed: the head is read first, or at the same time.
+        One round trip, or one per piece of many rows.
+        """
+
+    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
+        """Write all of a batch, or nothing, in one transaction and one round trip.
 
         Raises:
-            StoreUnavailable: The store does not answer, or the user may not write.
+            ConcurrentWrite: `marker.before` is no longer the partition's head.
+            DataError: A missing end, another partition, a node with edges, an invalid value; the
+                message names label, key and `write`.
+            StoreUnavailable: The connection is lost, the disk is full, or vectors differ in length.
         """
-        ...
+
+    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
+        """What a plan committed in some partitions, with heads that were read first, or at the same
+        time. Rows without their witness, and windows without rows, are left out.
+        """
+
+    async def replace(self, new: NewContent) -> Written:
+        """Write a batch and replace the markers of a plan, all at once. Raises as `commit`."""
+
+    async def statistics(self) -> Statistics:
+        """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
+
+    async def clear(self, partitions: Sequence[str] | None = None) -> None:
+        """Delete all nodes, edges and commit markers of some partitions, or of all."""
+
+    async def aclose(self) -> None:
+        """Close connections. Safe to call twice."""
 
 
 async def open_for_reading(store: Store, graph: Graph, dimensions: int | None = None) -> None:
-    """Open a store for a graph without creating anything, if the store supports that.
-
-    Raises as `Store.ensure`.
-    """
-    if isinstance(store, Attachable):
-        await store.attach(graph, dimensions)
-    else:
-        await store.ensure(graph, dimensions)
+    """Open a store for a graph without creating anything. Raises as `Store.attach`."""
+    await store.attach(graph, dimensions)
 
 
 def derived_report(label: Label, derived: Derived, count: int) -> list[str]:
-    """The line of a migration about `count` rows that lacked a derived property. Texts are filled
-    in; vectors stay missing, because a migration does not call the embedder.
-    """
+    """A line about rows that lacked a derived property: a migration makes texts, no vectors."""
     if not count:
         return []
     if derived.by != "embed":
@@ -605,179 +470,3 @@ def record_round_trip() -> None:
     trips = _COUNTED.get()
     if trips is not None:
         trips.number += 1
-
-
-_ONLY = "_only"  # reserved: no column of a plan starts with it
-
-
-class ConfinedStore:
-    """A store over the rows of one partition. See `Store` for the contract of each method; a method
-    that names another partition to write raises PlanError.
-
-    `statistics` counts the rows of all partitions, because stores keep no counts by partition.
-
-    Args:
-        store: The store; its owner closes it.
-        partition: The partition.
-    """
-
-    def __init__(self, store: Store, partition: str) -> None:
-        self._store, self._partition = store, partition
-        self._column = ""
-        self.takes = store.takes
-
-    @property
-    def name(self) -> str:
-        """As the store's."""
-        return self._store.name
-
-    @property
-    def round_trips(self) -> int:
-        """As the store's."""
-        return self._store.round_trips
-
-    @property
-    def nearest(self) -> str:
-        """As the store's."""
-        return self._store.nearest
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """As `Migratable.notes`."""
-        return self._store.notes if isinstance(self._store, Migratable) else ()
-
-    async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """As `Store.ensure`."""
-        self._column = graph.partition
-        await self._store.ensure(graph, dimensions)
-
-    async def attach(self, graph: Graph, dimensions: int | None = None) -> None:
-        """As `Attachable.attach`."""
-        self._column = graph.partition
-        await open_for_reading(self._store, graph, dimensions)
-
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """As `Store.search`."""
-        confined_rows = _OwnRows(self._partition, rows)
-        confined = [replace(q, partition=confined_rows.column(q.partition)) for q in queries]
-        return await self._store.search(confined, confined_rows.rows)
-
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """As `Store.match`."""
-        confined_rows = _OwnRows(self._partition, rows)
-        return await self._store.match(
-            replace(query, partition=confined_rows.column(query.partition)), confined_rows.rows
-        )
-
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        """As `Store.scan`."""
-        only = [self._partition] if partitions is None or self._partition in partitions else []
-        return await self._store.scan(label, properties, only, where, limit)
-
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
-        """As `Store.states`."""
-        self._require(rows)
-        return await self._store.states(plan, rows)
-
-    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """As `Store.commit`."""
-        self._require([marker.partition] if marker is not None else [])
-        self._require_in(batch)
-        return await self._store.commit(batch, marker)
-
-    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
-        """As `Store.history`."""
-        self._require(partitions)
-        return await self._store.history(plan, partitions)
-
-    async def replace(self, new: NewContent) -> Written:
-        """As `Store.replace`."""
-        self._require([*new.heads, *(marker.partition for marker in new.markers)])
-        self._require_in(new.batch)
-        return await self._store.replace(new)
-
-    async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
-        """As `Migratable.check_derived`."""
-        if isinstance(self._store, Migratable):
-            await self._store.check_derived(places)
-
-    async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Refuse: indexes belong to all partitions."""
-        del dimensions, drop
-        what = f'the schema of {self.name} belongs to all groups, and this session has the group "{self._partition}" alone'
-        raise PlanError(
-            what, hint=f"run plans that write the schema of {graph.name} without a group"
-        )
-
-    async def statistics(self) -> Statistics:
-        """As `Store.statistics`."""
-        return await self._store.statistics()
-
-    async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """As `Store.clear`; for all partitions, clears only this one."""
-        self._require(partitions or ())
-        await self._store.clear([self._partition] if partitions is None else partitions)
-
-    async def aclose(self) -> None:
-        """As `Store.aclose`."""
-        await self._store.aclose()
-
-    def _require_in(self, batch: WriteBatch) -> None:
-        for write in batch.writes:
-            if write.rows.num_rows:
-                self._require(_values(write.rows, self._column))
-
-    def _require(self, partitions: Collection[Any]) -> None:
-        """Refuse to write another partition, or a row without one. Raises PlanError."""
-        others = [name for name in partitions if name != self._partition]
-        if others:
-            named = f'the group "{others[0]}"' if others[0] is not None else "rows without a group"
-            what = (
-                f'the plan writes {named}, and this session has the group "{self._partition}" alone'
-            )
-            raise PlanError(what, hint="nothing of these rows was written")
-
-
-def _values(rows: pa.Table, column: str) -> list[Any]:
-    """The distinct partitions of rows; None for rows without one."""
-    if column not in rows.column_names:
-        return [None]
-    values: list[Any] = rows.column(column).unique().to_pylist()
-    return values
-
-
-class _OwnRows:
-    """Rows of a read, confined to one partition: columns that name it or all name only it."""
-
-    def __init__(self, partition: str, rows: pa.Table) -> None:
-        self.rows = rows
-        self._partition = partition
-        self._names: dict[str | None, str] = {}
-
-    def column(self, name: str | None) -> str:
-        """The column that replaces a partition column; None means all partitions."""
-        if name not in self._names:
-            own = self._names[name] = f"{_ONLY}{len(self._names)}"
-            every = pa.array([self._partition] * self.rows.num_rows, pa.string())
-            values = every if name is None else self._confined(self.rows.column(name))
-            self.rows = self.rows.append_column(own, values)
-        return self._names[name]
-
-    def _confined(self, column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
-        """The partition if a cell equals or lists it, otherwise NULL."""
-        listed = pa.types.is_list(column.type)
-        cells = column.to_pylist()
-        values = [
-            self._partition if self._partition == cell or (listed and self._partition in (cell or ())) else None
-            for cell in cells
-        ]  # fmt: skip
-        return pa.array(values, pa.string())

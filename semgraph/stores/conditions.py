@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal
 
 import duckdb
@@ -24,6 +25,7 @@ from semgraph.expr import Scalar, Type
 from semgraph.expr.duckdb import type_of as type_of_scalar
 from semgraph.expr.scalar import ROWS, Faithful, from_ast
 from semgraph.expr.types import TIMESTAMP, type_of_arrow
+from semgraph.logical.schema import Label
 from semgraph.stores.base import Alias
 from semgraph.stores.prepare import column
 
@@ -64,9 +66,7 @@ class Value:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is a text literal of the plan, which DuckDB casts to the type of the other
-        operand.
-        """
+        """Whether it is a text of the plan, which DuckDB casts to the type of the other operand."""
         return _TEXT.fullmatch(self.sql) is not None
 
 
@@ -82,14 +82,16 @@ class Test:
     op: Op
     args: tuple[Term, ...]
 
-    def walk(self) -> Iterator[Term]:
-        """This term and all terms below it."""
-        yield self
-        for arg in self.args:
-            yield from arg.walk() if isinstance(arg, Test) else (arg,)
-
 
 Term = Prop | Value | Test
+
+
+def parts_of(term: Term) -> Iterator[Term]:
+    """A term and all terms below it."""
+    yield term
+    for arg in term.args if isinstance(term, Test) else ():
+        yield from parts_of(arg)
+
 
 # DuckDB casts the operands of these to one type.
 _SAME_TYPE = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"})
@@ -111,12 +113,9 @@ _COMPARISONS: dict[type[exp.Expr], Op] = {
 
 
 def read(expr: Scalar, alias: Alias) -> Term | None:
-    """Read a conjunct as a term; None if stores cannot evaluate it.
-
-    Args:
-        expr: The conjunct.
-        alias: One name, or several; None: every `a.b` is a variable and a property; "": every name
-            without an alias is a property.
+    """Read a conjunct as a term; None if stores cannot evaluate it. The alias is one name, or
+    several; None: every `a.b` is a variable and a property; "": every name without an alias is a
+    property.
     """
     return _read(expr.sql, alias)
 
@@ -182,16 +181,11 @@ def _other(tree: exp.Expr, alias: Alias) -> Term:
 
 
 def _are_literals(listed: exp.Array) -> bool:
-    """Whether a list is not empty and has only texts and numbers."""
     return bool(listed.expressions) and all(isinstance(i, exp.Literal) for i in listed.expressions)
 
 
-def _path(column: exp.Column) -> tuple[str, ...]:
-    return tuple(part.name for part in column.parts)
-
-
 def _prop(column: exp.Column, alias: Alias) -> Prop | None:
-    path = _path(column)
+    path = [part.name for part in column.parts]
     if alias == "":
         return Prop("", path[0]) if len(path) == 1 else None
     names = (alias,) if isinstance(alias, str) else alias
@@ -205,9 +199,7 @@ def _prop(column: exp.Column, alias: Alias) -> Prop | None:
 def read_all(
     scalars: Sequence[Scalar], alias: Alias, type_of: Callable[[Prop], Type | None]
 ) -> tuple[Term, ...]:
-    """Conjuncts as terms, with values cast to the types that they are compared with. Raises
-    EngineError for one that stores cannot evaluate.
-    """
+    """Conjuncts as terms, values cast to what they are compared with. Raises EngineError."""
     terms = []
     for scalar in scalars:
         term = read(scalar, alias)
@@ -219,14 +211,10 @@ def read_all(
 
 def of_hit(terms: Sequence[Term], alias: str) -> tuple[Term, ...]:
     """The terms that read only the hit, not the nodes at its ends."""
-    return tuple(term for term in terms if all(part.var == alias for part in _props(term)))
-
-
-def _props(term: Term) -> Iterator[Prop]:
-    return (
-        part
-        for part in (term.walk() if isinstance(term, Test) else (term,))
-        if isinstance(part, Prop)
+    return tuple(
+        term
+        for term in terms
+        if all(part.var == alias for part in parts_of(term) if isinstance(part, Prop))
     )
 
 
@@ -254,9 +242,7 @@ def _pair(tree: exp.EQ, alias: Alias) -> Test | None:
 
 
 def cast_values(term: Term, type_of: Callable[[Prop], Type | None]) -> Term:
-    """The same term with values cast to the types that they are compared with, as in DuckDB. Only
-    for conjuncts that pass `compares_alike`.
-    """
+    """A term that `compares_alike`, with values cast to the types that they are compared with."""
     return _cast(term, type_of)[0]
 
 
@@ -291,13 +277,8 @@ def compares_alike(
     rows: Mapping[str, pa.DataType],
 ) -> bool:
     """Whether every store decides a conjunct as DuckDB does: compared operands have one type, or
-    values can be cast to it.
-
-    Args:
-        expr: The conjunct.
-        alias: As in `read`.
-        type_of: The types of properties; None for vectors.
-        rows: The columns of the requesting rows, and their types.
+    values can be cast to it. `type_of` gives the types of properties (None for vectors), `rows`
+    those of the requesting rows' columns.
     """
     term = read(expr, alias)
     if term is None:
@@ -316,9 +297,7 @@ def compares_alike(
 def _kind(
     term: Term, type_of: Callable[[Prop], Type | None], rows: pa.Schema
 ) -> pa.DataType | None:
-    """The type of a term; None for a term that fits any type, such as NULL and texts. Raises
-    _Unsupported if types differ.
-    """
+    """The type of a term; None if it fits any. Raises _Unsupported if types differ."""
     if isinstance(term, Prop):
         kind = type_of(term)
         return pa.list_(pa.float32()) if kind is None else kind.arrow
@@ -372,9 +351,7 @@ def constant(value: Value) -> pa.Array[Any]:
 
 
 def _is_plain_constant(value: Value) -> bool:
-    """Whether a value that reads no column is supported by all stores: not NaN, not an infinite
-    time, not too large.
-    """
+    """Whether all stores support a constant: not NaN, not an infinite time, not too large."""
     try:
         array = constant(value)
     except (DataError, pa.ArrowException):
@@ -393,12 +370,8 @@ def _is_plain_constant(value: Value) -> bool:
 
 def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:
     """The distinct values in the terms, in order."""
-    values: dict[Value, None] = {}
-    for term in terms:
-        for node in term.walk() if isinstance(term, Test) else (term,):
-            if isinstance(node, Value):
-                values[node] = None
-    return tuple(values)
+    parts = chain.from_iterable(map(parts_of, terms))
+    return tuple(dict.fromkeys(part for part in parts if isinstance(part, Value)))
 
 
 def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
@@ -410,7 +383,6 @@ def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
 
 
 def _computed(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
-    """Each value for each of the rows, computed by DuckDB."""
     from semgraph.expr.duckdb import rows_of
 
     if not values:
@@ -463,10 +435,13 @@ def by_key(terms: Sequence[Term], key: str) -> bool:
     return any(isinstance(t, Test) and _known(t, key) is not None for t in terms)
 
 
+def pinned(terms: Sequence[Term], label: Label, key: str) -> bool:
+    """Whether conjuncts restrict the hits to certain keys or, for edges, ends."""
+    return by_key(terms, key) or (label.kind == "edge" and bool(ends(terms)))
+
+
 def ends(terms: Sequence[Term]) -> tuple[Ends, ...]:
-    """The possible pairs of ends (None: any) of all hits; empty if the conjuncts do not restrict
-    them.
-    """
+    """The possible pairs of ends (None: any) of all hits; empty if they are not restricted."""
     return _all_of(terms) or ()
 
 
@@ -487,18 +462,14 @@ def _ends(term: Term) -> tuple[Ends, ...] | None:
 
 
 def _known(term: Test, name: str) -> tuple[Value, ...] | None:
-    """The values to which a term restricts a property."""
     if term.op not in ("=", "in"):
         return None
     first, *others = term.args
     if term.op == "=" and isinstance(first, Value):
         first, others = others[0], [first]
     values = tuple(other for other in others if isinstance(other, Value))
-    return (
-        values
-        if isinstance(first, Prop) and first.name == name and len(values) == len(others)
-        else None
-    )
+    is_named = isinstance(first, Prop) and first.name == name
+    return values if is_named and len(values) == len(others) else None
 
 
 def _all_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
@@ -520,19 +491,3 @@ def _one_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
             return None
         pairs += more
     return pairs
-
-
-def pinned(term: Term, names: Iterable[str]) -> bool:
-    """Whether a conjunct restricts one of the properties to a few known values."""
-    if not isinstance(term, Test):
-        return False
-    if term.op in ("and", "or"):
-        sides = [pinned(arg, names) for arg in term.args]
-        return any(sides) if term.op == "and" else all(sides)
-    named = [isinstance(arg, Prop) and arg.name in names for arg in term.args]
-    known = all(
-        is_named or isinstance(arg, Value) for is_named, arg in zip(named, term.args, strict=True)
-    )
-    if term.op == "pair":
-        return known
-    return term.op in ("=", "in") and known and sum(named) == 1 and (term.op == "=" or named[0])

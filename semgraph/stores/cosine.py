@@ -24,9 +24,7 @@ _CHUNK = 1 << 23  # scores held at a time: 32 MB in float32
 
 
 class Block:
-    """The vectors of one partition by row id. Vectors without a direction (all zeros, or with a
-    value that is not finite) are left out.
-    """
+    """The vectors of one partition by row id, without those that have no direction."""
 
     _kind = "f4"
 
@@ -82,9 +80,7 @@ class Block:
         return vectors, 1 / norms
 
     def put(self, ids: Ints, vectors: Singles) -> Ints:
-        """Add or replace vectors. Returns the ids of vectors without a direction, which are left
-        out.
-        """
+        """Add or replace vectors. Returns the ids of those left out."""
         import numpy as np
 
         norms = lengths(vectors)
@@ -142,9 +138,7 @@ class Block:
 
 
 class Int8Block(Block):
-    """The vectors of a large partition in a quarter of the memory: int8 values, with one scale per
-    vector. They propose the best; `exact` reads the stored vectors.
-    """
+    """A large partition in a quarter of the memory: int8 values propose, `exact` decides."""
 
     _kind = "i1"
     _ROWS = 1024  # larger products wake the threads of BLAS, which wait long on a busy machine
@@ -200,13 +194,7 @@ def exact(block: Block, places: Ints, query: Floats) -> Floats:
 
 
 class Candidates(NamedTuple):
-    """The candidates for the best hits of one query.
-
-    Args:
-        block: The block of each candidate.
-        places: The position of each candidate in its block.
-        floor: All other vectors have a smaller cosine.
-    """
+    """The candidates for the best of a query; all others have a cosine below `floor`."""
 
     block: Ints
     places: Ints
@@ -216,9 +204,7 @@ class Candidates(NamedTuple):
 def candidates(
     blocks: Sequence[Block], queries: Floats, above: float, wanted: int | None
 ) -> list[Candidates]:
-    """For each query, at least the `wanted` nearest vectors (None: all) with a cosine greater than
-    `above`.
-    """
+    """For each query, at least the `wanted` nearest vectors (None: all) above a cosine."""
     import numpy as np
 
     total = sum(block.count for block in blocks)

@@ -46,13 +46,8 @@ def history_of(
     rows: Iterable[tuple[int | None, int | None, CommittedRow]],
     windows: Mapping[int, CommittedWindow],
 ) -> History:
-    """What a plan committed in a partition.
-
-    Args:
-        head: The head of the partition.
-        rows: The number of its window, from 1, its place there, and the row, in any order; an
-            earlier version recorded neither.
-        windows: Windows by number, without their rows.
+    """What a plan committed in a partition. Rows come in any order, each with the number of its
+    window, from 1, and its place there; an earlier version recorded neither.
     """
     by: dict[int, list[CommittedRow]] = {}
     for number, _, row in sorted(rows, key=lambda marked: (marked[0] or 0, marked[1] or 0)):

@@ -23,7 +23,7 @@ from semgraph.errors import DataError, EngineError, PlanError, Problem, StoreUna
 from semgraph.expr import Type
 from semgraph.expr.functions import canonical_json
 from semgraph.formats import plain_line, shortened
-from semgraph.logical.graph import Element, elements_of, step_type
+from semgraph.logical.graph import elements_of, step_type
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
     Deletion,
@@ -72,9 +72,7 @@ class RefusedRow:
 
 
 class RowsRefused(DataError):
-    """Rows of a batch that a store cannot write; the batch was not written. `rows` names each of
-    them once.
-    """
+    """Rows of a batch that a store cannot write, each once; the batch was not written."""
 
     def __init__(self, rows: Iterable[RefusedRow]) -> None:
         self.rows = tuple(rows)
@@ -103,13 +101,7 @@ class Refusals:
             raise RowsRefused(self._rows.values())
 
     def attempt(self, write: Merging, key: str, prepare: Callable[[Merging], T]) -> T | None:
-        """Prepare a write. Returns None, and records the rows, if rows of it are refused.
-
-        Args:
-            write: The write to prepare.
-            key: The key column of its rows.
-            prepare: Raises DataError for a write with a row that cannot be stored.
-        """
+        """Prepare a write. If `prepare` refuses rows of it, record these and return None."""
         with writing(write):
             try:
                 return prepare(write)
@@ -161,9 +153,7 @@ def _conflicting(
 
 
 def taken(row: str) -> DataError:
-    """The error for a write to a key (`Person p1`) that is stored in another partition, which is
-    not named.
-    """
+    """The error for a key (`Person p1`) that another partition has, which is not named."""
     hint = (
         "a key is one for all partitions: compute it from the partition too, by id(PARTITION, ...)"
     )
@@ -171,10 +161,8 @@ def taken(row: str) -> DataError:
 
 
 def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
-    """The error for a new edge (`KNOWS e1`) without a node at one of its ends in its partition.
-
-    The text is the same if a different partition has the node, so it reveals nothing about other
-    partitions.
+    """The error for a new edge (`KNOWS e1`) without an end in its partition. It is the same if
+    another partition has the node, so it reveals nothing about others.
     """
     if key is None:
         return DataError(
@@ -206,9 +194,7 @@ _EMBEDDERS = {384: "local", 1024: "'openai:text-embedding-3-small?dimensions=102
 def check_length(
     store: str, label: str, index: str, stored: int | None, length: int | None
 ) -> None:
-    """Refuse vectors of another length than the stored ones; None: unknown. Raises
-    StoreUnavailable.
-    """
+    """Refuse vectors of another length than the stored ones. Raises StoreUnavailable."""
     if stored is None or length in (None, stored):
         return
     likely = _EMBEDDERS.get(stored)
@@ -240,9 +226,7 @@ Dimensions = Mapping[tuple[str, str], int]
 
 
 def column(rows: pa.Table, path: str) -> pa.Array[Any]:
-    """A column of rows, or a field of a struct column (`cand.name`). Raises EngineError if it does
-    not exist.
-    """
+    """A column of rows, or a field of a struct column (`cand.name`). Raises EngineError."""
     root, *fields = path.split(".")
     if root not in rows.column_names:
         known = ", ".join(rows.column_names)
@@ -261,12 +245,15 @@ def partitions_of(rows: pa.Table, path: str) -> list[tuple[str, ...]]:
     return [tuple(dict.fromkeys(v for v in row if v is not None)) for row in listed]
 
 
+def all_partitions(rows: pa.Table, path: str | None) -> set[str] | None:
+    """The partitions that any of the rows may see; None: all."""
+    return None if path is None else {part for seen in partitions_of(rows, path) for part in seen}
+
+
 def returned(
     graph: Graph, label: Label, properties: Iterable[str], *, partition: bool = False
 ) -> dict[str, None]:
-    """The returned columns of a node or an edge, in order: its key, its partition if wanted, the
-    ends of an edge, properties.
-    """
+    """The returned columns: key, partition if wanted, ends of an edge, properties."""
     first = [graph.key, *([graph.partition] if partition else [])]
     declared = {*label.columns, *label.vectors.values()}
     names = dict.fromkeys([*first, *label.ends, *properties])
@@ -279,9 +266,7 @@ def returned(
 
 
 def type_of(label: Label, name: str, dimensions: Dimensions) -> pa.DataType:
-    """The Arrow type of a returned column. A vector of unknown length (all values are NULL) has
-    length 1.
-    """
+    """The Arrow type of a returned column. A vector of unknown length has length 1."""
     if name in label.columns:
         return label.columns[name].arrow
     return pa.list_(pa.float32(), dimensions.get((label.name, name), 1))
@@ -302,30 +287,19 @@ def aliases(query: SearchQuery) -> tuple[str, ...]:
 
 
 def end_nodes(graph: Graph, query: SearchQuery) -> dict[str, tuple[Label, tuple[str, ...]]]:
-    """The label and the returned properties of the nodes at the ends that a search returns, by
-    `source` and `target`.
-    """
-    label = graph.label(query.label)
-    nodes = {
-        end: (graph.label(getattr(label, end)), properties) for end, _, properties in query.ends
-    }
-    return {
-        end: (node, tuple(returned(graph, node, properties)))
-        for end, (node, properties) in nodes.items()
-    }
+    """Label and properties of the nodes that a search returns, by `source` and `target`."""
+    nodes = {}
+    for end, _, properties in query.ends:
+        node = graph.label(getattr(graph.label(query.label), end))
+        nodes[end] = node, tuple(returned(graph, node, properties))
+    return nodes
 
 
 def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of the result of a search."""
-    ranking = {
-        "_q": pa.int64(),
-        "via": pa.string(),
-        "method": pa.int32(),
-        "rank": pa.int64(),
-        "score": pa.float64(),
-    }
+    ranking = {"_q": pa.int64(), "via": pa.string(), "method": pa.int32(), "rank": pa.int64()}
+    ranked = [pa.field(name, kind) for name, kind in (ranking | {"score": pa.float64()}).items()]
     names = returned(graph, graph.label(query.label), query.properties)
-    ranked = [pa.field(name, kind) for name, kind in ranking.items()]
     ends = [
         pa.field(end_column(end), pa.struct(_fields(node, listed, dimensions)))
         for end, (node, listed) in end_nodes(graph, query).items()
@@ -334,9 +308,7 @@ def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> p
 
 
 def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
-    """Schema of the result of a match: a struct for each variable; for a variable-length path a
-    list of structs.
-    """
+    """Schema of the result of a match: structs; for a variable-length path a list of them."""
     fields: list[Any] = [("_q", pa.int64())]
     for element, label in elements_of(graph, query.pattern):
         if label is None and element.var:
@@ -347,22 +319,37 @@ def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.
     return pa.schema(fields)
 
 
-def path_order(
-    record: Sequence[Any], named: Sequence[tuple[Element, Label | None]]
-) -> tuple[Any, ...]:
-    """Sort key of a path: its row, then the keys of its variables; a variable-length path first by
-    its length.
-
-    Args:
-        record: The ordinal, then for each variable its properties, key first; for a variable-length
-            path its edges.
-        named: The variables.
+def match_table(
+    graph: Graph,
+    query: MatchQuery,
+    schema: pa.Schema,
+    left_out: LeftOut,
+    records: Iterable[Sequence[Any]],
+    columns: Callable[[Label, list[pa.Field[Any]], Sequence[Any]], list[pa.Array[Any]]],
+) -> pa.Table:
+    """The result of a match, sorted by row and by the keys of the variables; variable-length paths
+    first by length. A record has the ordinal, then for each variable its properties, key first, or
+    the edges of its path. `columns` converts the properties of a label.
     """
-    keys = [
-        (len(value), [str(step[0]) for step in value]) if label is None else str(value[0])
-        for value, (_, label) in zip(record[1:], named, strict=True)
-    ]
-    return (record[0], *keys)
+    named = [pair for pair in elements_of(graph, query.pattern) if pair[0].var]
+
+    def order(record: Sequence[Any]) -> tuple[Any, ...]:
+        keys = [
+            (len(value), [str(step[0]) for step in value]) if label is None else str(value[0])
+            for value, (_, label) in zip(record[1:], named, strict=True)
+        ]
+        return (record[0], *keys)
+
+    records = sorted(records, key=order)
+    arrays: list[pa.Array[Any]] = [pa.array([record[0] for record in records], pa.int64())]
+    for i, (element, label) in enumerate(named, 1):
+        kind: Any = schema.field(element.var).type
+        found = [record[i] for record in records]
+        if label is None:
+            arrays += left_out.paths(graph, element.var, found, kind)
+        else:
+            arrays.append(struct_array(columns(label, list(kind), found), kind))
+    return without_left_out(pa.Table.from_arrays(arrays, schema=schema), schema.names[1:])
 
 
 def steps_of(paths: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.Array[Any]:
@@ -388,12 +375,7 @@ def scan_schema(
 
 
 class Vectors(NamedTuple):
-    """A column of vectors.
-
-    Args:
-        numbers: The vectors that are not NULL, one per line, as float32.
-        present: For each row, whether it has a vector.
-    """
+    """The vectors of a column that are not NULL, one per line, and which rows have one."""
 
     numbers: NDArray[np.float32]
     present: list[bool]
@@ -429,14 +411,7 @@ def vectors_of(array: pa.Array[Any], what: str) -> Vectors:
 
 
 def typed(array: pa.Array[Any], kind: Type, what: str, keys: Sequence[str] = ()) -> pa.Array[Any]:
-    """A column in a declared type, JSON in canonical form. Raises DataError.
-
-    Args:
-        array: The column.
-        kind: Its declared type.
-        what: The name of the column in errors, followed by the key of the row if `keys` are given.
-        keys: The keys of its rows.
-    """
+    """A column in a declared type, JSON in canonical form. Raises DataError."""
     try:
         array = array if array.type == kind.arrow else array.cast(kind.arrow)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -452,17 +427,8 @@ def typed(array: pa.Array[Any], kind: Type, what: str, keys: Sequence[str] = ())
 
 @dataclass(frozen=True)
 class PreparedMerge:
-    """The rows of a merge, checked and in declared types.
-
-    Args:
-        graph: The graph.
-        write: The merge.
-        keys: The key of each row.
-        partitions: The partition of each row; None if it has none.
-        columns: Properties, including the key and an edge's ends, in their declared types.
-        vectors: The vectors by property.
-        labels: Further labels of each row; empty if the rows do not set them.
-        attributes: Open attributes of each row; empty if the rows do not set them.
+    """The rows of a merge, checked and in declared types. `columns` include the key and an edge's
+    ends; further `labels` and open `attributes` are empty if the rows do not set them.
     """
 
     graph: Graph
@@ -483,20 +449,10 @@ class PreparedMerge:
 def prepare_batch(
     graph: Graph, batch: WriteBatch, convert: Callable[[PreparedMerge], T]
 ) -> list[T | None]:
-    """Prepare the rows that a batch merges, before any write.
-
-    Args:
-        graph: The graph.
-        batch: The batch.
-        convert: Converts a prepared merge to the store's form; raises DataError for rows that it
-            cannot store.
-
-    Returns:
-        For each write, the result of `convert`; None for deletes and writes without rows.
-
-    Raises:
-        EngineError: Rows without a key, or with unknown columns.
-        RowsRefused: Rows that cannot be written.
+    """Prepare the rows that a batch merges, before any write. Returns for each write the result of
+    `convert`, which raises DataError for rows that the store cannot keep; None for deletes and
+    writes without rows. Raises EngineError for rows without a key or with unknown columns,
+    RowsRefused for rows that cannot be written.
     """
     refusals = Refusals()
 
@@ -528,12 +484,9 @@ def prepare_merge(graph: Graph, write: Merging) -> PreparedMerge:
             columns[name] = typed(array, label.columns[name], what, keys)
         else:
             vectors[name] = vectors_of(array, what)
-    labels, attributes = (
-        zip(keys, columns.pop(name).to_pylist(), strict=True)
-        if name in label.open & set(columns)
-        else ()
-        for name in ("labels", "attributes")
-    )
+    opened = {name: columns.pop(name).to_pylist() for name in label.open & set(columns)}
+    labels = zip(keys, opened.get("labels", ()), strict=False)  # none if the rows do not set them
+    attributes = zip(keys, opened.get("attributes", ()), strict=False)
     return PreparedMerge(
         graph,
         write,
@@ -555,9 +508,7 @@ def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
 
 
 def check_columns(graph: Graph, write: Write) -> None:
-    """Refuse rows to write that lack the key, or have columns that the label lacks. Raises
-    EngineError.
-    """
+    """Refuse rows without the key, or with columns that the label lacks. Raises EngineError."""
     label = graph.label(write.label)
     if graph.key not in write.rows.column_names:
         raise EngineError(f'rows to write to {label.name} have no column "{graph.key}"')
@@ -571,19 +522,16 @@ def check_columns(graph: Graph, write: Write) -> None:
         )
 
 
-def check_partitions(
-    graph: Graph, batch: WriteBatch, refusals: Refusals, *, every: bool = False
-) -> None:
+def check_partitions(graph: Graph, batch: WriteBatch, refusals: Refusals) -> None:
     """Refuse rows that merge one key under two partitions, whether or not it is stored: all but
-    those of the first. A store finds conflicts within one write itself, unless `every` write is
-    checked.
+    those of the first. A store finds conflicts within one write itself.
     """
     seen: dict[tuple[str, str | None], str] = {}
     times = Counter(write.label for write in batch.writes)
     for write in batch.writes:
         if (
             isinstance(write, Deletion)
-            or (times[write.label] < 2 and not every)
+            or times[write.label] < 2
             or graph.partition not in write.rows.column_names
         ):
             continue
@@ -677,15 +625,9 @@ class LeftOut:
         rows: Sequence[Sequence[Any]],
         convert: Callable[[str, Sequence[Any]], pa.Array[Any]],
     ) -> list[pa.Array[Any]]:
-        """Rows of a label as columns. A row that does not fit is recorded, and NULL in every
-        column.
-
-        Args:
-            graph: Names the key, which every row has. An edge has both ends.
-            label: The label of the rows; "path": each row is a list of edges.
-            names: The names of the columns.
-            rows: Their values.
-            convert: Converts a column; raises one of `UNFIT`.
+        """Rows of a label (or "path", whose rows are lists of edges) as columns. A row that does
+        not fit is recorded, and NULL in every column: one without its key or an end, or with a
+        value for which `convert` raises one of `UNFIT`.
         """
         required = (graph.key, *(graph.labels[label].ends if label in graph.labels else ()))
 
@@ -719,9 +661,8 @@ class LeftOut:
 
     def note(self, graph: Graph, label: str, name: str, value: Any, row: dict[str, Any]) -> None:
         """Record that a row is left out because of one of its values."""
-        declared = (
-            graph.labels[label].columns.get(name, "a usable vector") if label != "path" else "whole"
-        )
+        own = graph.labels.get(label.partition("|")[0])  # of several possible labels the first
+        declared = own.columns.get(name, "a usable vector") if own is not None else "whole"
         key, shown = row.get(graph.key), "missing" if value is None else repr(value)
         of = key if isinstance(key, str) else repr(row)
         first = f"{name} is {shortened(shown, 60)}, not {declared}. First: {shortened(of, 100)}"

@@ -22,18 +22,10 @@ Open = Callable[[str, Path, Mapping[str, str]], "Store"]
 
 @dataclass(frozen=True)
 class StoreSpec:
-    """A kind of store.
-
-    Args:
-        scheme: Its address, or the part of its address before ":".
-        forms: The forms of its address for users.
-        open: Creates the store at an address.
-        is_file: Whether an address is `scheme:PATH`.
-        lasts: Whether rows stay after the end of the session.
-        on_one_machine: Whether only one machine can open it.
-        extra: The extra with its package; "": none.
-        password: The variable with its password; "": none.
-        address_from: The variable with its address, if only the scheme is written.
+    """A kind of store. Its addresses are of one scheme; `forms` shows them to users. `lasts`: rows
+    stay after the end of the session. `extra` is the extra with its package; `password` and
+    `address_from` are the environment variables with its password and, if only the scheme is
+    written, its address.
     """
 
     scheme: str

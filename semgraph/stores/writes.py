@@ -37,16 +37,12 @@ def row_fingerprint(key: str) -> str:
 
 @dataclass
 class WrittenRow:
-    """What windows wrote to one node or edge, by property.
+    """What windows wrote to one node or edge, as fingerprints by property: values that replaced the
+    stored ones (the last counts), values that only a new row takes (from all windows), and list
+    elements that were added.
 
-    Args:
-        values: The fingerprints of values that replaced the stored ones; the last counts.
-        created: Those of values that only a new row takes, from all windows.
-        united: The fingerprints of list elements that were added.
-        creates: Whether a window could make the row.
-        born: The names of the values in `created` that it took then.
-        deleted: Whether the last window that wrote it deleted it.
-        windows: The numbers of the windows that wrote it.
+    It `creates` if a window could make the row; `born` names the values in `created` that it took
+    then. `deleted` tells of the last window that wrote it.
     """
 
     values: dict[str, str] = field(default_factory=dict)
@@ -118,7 +114,6 @@ def recorded(graph: Graph, writes: Iterable[Write]) -> str:
 
 
 def _row(write: NodeWrite | EdgeWrite, row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a merge writes to one row."""
     parts: dict[str, dict[str, Any]] = {"v": {}, "c": {}, "u": {}}
     for name, value in row.items():
         if value is None or (name in {"labels", "attributes"} and not value):
@@ -154,12 +149,7 @@ def written(graph: Graph, texts: Iterable[str]) -> dict[tuple[str, str], Written
 def kept_values(
     texts: Iterable[str], kept: Mapping[tuple[str, str], Mapping[str, str]]
 ) -> Iterator[str]:
-    """The texts of windows, with further fingerprints of values that a row took when it was made.
-
-    Args:
-        texts: What windows wrote.
-        kept: The fingerprints by property, by label and fingerprint of the key.
-    """
+    """The texts of windows, with further fingerprints of values that a new row took."""
     for text in texts:
         found: list[Recorded] = json.loads(text or "[]") if kept else []
         for label, own in found:

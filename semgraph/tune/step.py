@@ -140,6 +140,8 @@ class StepTuning(Chooser):
     async def prepare(self) -> None:
         """Compute and draw the rows."""
         await self.trials.prepare()
+        for name, error in self.trials.lost.items():
+            self._lose(name, error)
         self.extra += self.trials.arms.frozen.before
         self.all = len(self.trials.units)
         self.sampled = min(self.request.sample, self.all)
@@ -246,9 +248,12 @@ class StepTuning(Chooser):
         except SemgraphError as error:
             if name == REFERENCE:
                 raise
-            self.refused[name] = str(error)
-            self.walk.results[name] = Shown("failed", str(error))
+            self._lose(name, str(error))
             self.known.pop(name, None)  # its cost is not known
+
+    def _lose(self, name: str, error: str) -> None:
+        self.refused[name] = error
+        self.walk.results[name] = Shown("failed", error)
 
     def _entries(self) -> list[Entry]:
         """The candidates to try. Raises PlanError, or NothingToChoose with the reason."""
@@ -335,7 +340,8 @@ class StepTuning(Chooser):
     def ends(self) -> tuple[float, float]:
         """The cost of 1,000 rows by the reference, and by the cheapest candidate."""
         reference = self.cost(REFERENCE) or 0.0
-        return reference, min((self.cost(n) or 0.0 for n in self.candidates), default=reference)
+        able = (name for name in self.candidates if name not in self.refused)
+        return reference, min((self.cost(name) or 0.0 for name in able), default=reference)
 
     async def losses(self) -> list[Loss]:
         """What the cheaper candidates lose over the drawn rows, from cheap to dear, and what they cost:
@@ -389,12 +395,15 @@ class StepTuning(Chooser):
             f"{best.units:,} rows{each}: F1 of {self.node.step} against {against} is at least {rounded_down(best.at_least)} "
             "over rows like the input they were drawn from, with this model, these prompts and this implementation."
         )
+        rows, asked = trials.all, len(trials.units)
+        once = [f"Rows that ask the same count once: {rows:,} rows ask {asked:,} questions."]
         if trials.unit == "call":
-            return promise, ()
+            return promise, once * (rows > asked)
         seen = trials.clusters(best.name, self.known[best.name], self.known.get(REFERENCE))
         observed = f"; observed: {seen}" if seen else ""
         what = "pairs of one row or call" if isinstance(self.node, SemJoin) else "rows of one call"
-        return promise, (f"It assumes that {what} fail independently{observed}.",)
+        assumed = f"It assumes that {what} fail independently{observed}."
+        return promise, (*once * (rows > asked), assumed)
 
     async def compared(self, name: str) -> Comparison | None:
         """The reference and a candidate over the rows that both have answered."""

@@ -103,15 +103,18 @@ class StepTrials:
         if not self.measure.bernoulli:  # nothing is shown, so that all answers are counted
             self.unit = "row"
         self.seen: dict[str, tuple[float, float]] = {}  # of a family in the pilot, see `observed`
+        self.lost: dict[str, str] = {}  # candidates whose requests raised an error
         self.measured: dict[str, float] = {}  # costs of candidates without known requests
 
     async def prepare(self) -> None:
         """Compute the rows of the step, draw them, and count the requests of all candidates."""
         await self.arms.freeze()
         self.units = list(self._drawn())
+        grouped = isinstance(self.node, SemAgg)
+        self.all = len(self.units) if grouped else self.arms.frozen.rows.num_rows
         some = [number for unit in self.units[:_ESTIMATED] for number in unit]
         self.estimated = len(some)
-        await self.arms.estimate(self.arms.frozen.only(some))
+        await self.arms.estimate(self.arms.frozen.only(some), self.lost)
         self.estimates = {each.variant: each for each in self.arms.estimates}
 
     def _drawn(self) -> Iterator[tuple[int, ...]]:
@@ -166,6 +169,8 @@ class StepTrials:
         return self.measured.get(name, self._of_requests(name, seen))
 
     def _of_requests(self, name: str, seen: tuple[float, float]) -> float | None:
+        if name in self.lost:
+            return None
         requests, estimate = self.arms.requests[name], self.estimates[name]
         if requests is None or estimate.tokens_in is None or len(requests) != 1:
             return None

@@ -407,6 +407,20 @@ def test_a_plan_is_explained_in_several_forms_and_nothing_is_asked(
     assert not (project.folder / ".semgraph" / "runs").exists()
 
 
+def test_explain_opens_the_steps_that_are_named_or_all(project: Project) -> None:
+    closed = project("explain", "add_episode").out
+    opened = project("explain", "add_episode", "--expand", "read", "--expand", "settle/ask").out
+    assert "inside a step: --expand read; everything: --full" in closed
+    assert "\n  mentions " not in closed
+    assert "\n  mentions " in opened
+    assert "\n    dated " in opened
+    assert "\n    sought " not in opened
+    assert "\n    sought " in project("explain", "add_episode", "--full").out
+    refused = project("explain", "people", "--format", "mermaid", "--expand", "told")
+    assert refused.code == 2
+    assert "mermaid opens no single step" in refused.err
+
+
 def test_a_tree_names_options_as_a_shell_and_as_python_have_them(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -374,9 +374,12 @@ class TestAfterwards:
         assert call
         assert '{"text":"It leaks again."}' in exchange.request.messages[-1].content
         text = str(told)
-        assert "row id 5 · text It leaks again." in text
+        assert "row id 5 · text “It leaks again.”" in text
         assert "answer  keep true" in text
         assert '2. {"text":"It leaks again."}' in text
+        shown = told._repr_html_()
+        assert "<summary>text “It leaks again.” → keep true</summary>" in shown
+        assert "It leaks again.&#34;}" in shown
 
     async def test_it_is_kept_beside_the_runs_and_can_be_shown_again(
         self, session, tmp_path, complaints

@@ -459,6 +459,10 @@ def test_why_leads_from_a_row_to_its_prompt(plain: semgraph.Session) -> None:
         why = plain.why("The tap leaks.", result, messages=True)
         assert why.startswith("complaints ")
         assert "Does it leak: The tap leaks." in why
+        shown = plain.why("The tap leaks.", result)._repr_html_()  # type: ignore[attr-defined]
+        folded = shown.partition("<details>")[2]
+        assert "Does it leak: The tap leaks." in folded.partition("</details>")[0]
+        assert "<script" not in shown
         assert plain.why("The tap leaks.", result.run[:3]) == plain.why("The tap leaks.")
         with pytest.raises(PlanError, match="no row of run"):
             plain.why("The roof leaks.", result)

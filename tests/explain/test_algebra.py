@@ -1,4 +1,4 @@
-"""A plan as algebra: a called plan is one term, and with `expand` the equations of its steps."""
+"""A plan as algebra: a called plan is one term, and with `full` the equations of its steps."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def plan(tmp_path: Path) -> Path:
     return tmp_path / "outer.yaml"
 
 
-def algebra(plan: Path, *, use: dict[str, str] | None = None, expand: bool = False) -> list[str]:
+def algebra(plan: Path, *, use: dict[str, str] | None = None, full: bool = False) -> list[str]:
     with semgraph.Session(llm="recorded", store="memory", journal=False, runs="") as session:
-        shown = session.explain(session.prepare(plan, use=use), format="algebra", expand=expand)
+        shown = session.explain(session.prepare(plan, use=use), format="algebra", full=full)
     return str(shown).splitlines()
 
 
@@ -48,7 +48,7 @@ def test_a_plan_that_stands_for_another_is_named(plan: Path) -> None:
 
 
 def test_expanded_the_steps_of_called_plans_are_equations(plan: Path) -> None:
-    assert algebra(plan, expand=True) == [
+    assert algebra(plan, full=True) == [
         "split = δ_{id} notes",
         "split/long = σ_{length(text) > 3} split",
         "kept = π_{id} split/long",

@@ -25,7 +25,7 @@ def test_the_explain_output_of_a_plan_equals_its_snapshot(tmp_path: Path, plan: 
     with semgraph.Session(
         llm=Oracle(Mind()), store="memory", journal=False, runs="", folder=tmp_path
     ) as session:
-        text = session.explain(ROOT / "plans" / f"{plan}.yaml", width=240)
+        text = session.explain(ROOT / "plans" / f"{plan}.yaml", width=240, full=True)
     text = text.replace(str(ROOT), "").rstrip() + "\n"
     if os.environ.get("SEMGRAPH_RENEW"):
         path.write_text(text, encoding="utf-8")

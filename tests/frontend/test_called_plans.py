@@ -147,12 +147,6 @@ def test_a_result_that_a_parameter_leaves_out_is_left_out_of_the_caller(folder: 
     assert set(load_plan("chosen.yaml", params={"short": True}).returns) == {"all", "first"}
 
 
-def test_an_unknown_parameter_with_the_value_of_a_plan_names_the_choice() -> None:
-    message = refused(params={"extract": "fast"})
-    assert message.startswith('params: no parameter "extract". Parameters: shown')
-    assert message.endswith("Use --use read=read_fast")
-
-
 def test_parameters_that_a_call_passes_by_name_are_used(folder: Path) -> None:
     assert load_plan("chosen.yaml").warnings == ()
 

@@ -17,7 +17,7 @@ from semgraph.frontend.build import OPERATORS, SINKS
 from semgraph.frontend.document import parse, read_file
 from semgraph.frontend.graph_files import graph_of
 from semgraph.frontend.head import PLAN as PLAN_KEYS
-from semgraph.frontend.jsonschema import graph_schema, plan_schema, prompt_schema
+from semgraph.frontend.jsonschema import SCHEMAS, plan_schema
 from semgraph.frontend.prompt_files import read_prompt
 from tools.schemas import texts
 
@@ -26,8 +26,8 @@ PLANS = [path for path in FILES if "plan" in read_file(path).data]
 GRAPHS = [path for path in FILES if path not in PLANS]
 PROMPTS = sorted(plans_folder().rglob("prompts/*.md"))
 VALIDATOR = jsonschema.Draft202012Validator(plan_schema())
-OF_GRAPH = jsonschema.Draft202012Validator(graph_schema())
-OF_PROMPT = jsonschema.Draft202012Validator(prompt_schema())
+OF_GRAPH = jsonschema.Draft202012Validator(SCHEMAS["graph"]())
+OF_PROMPT = jsonschema.Draft202012Validator(SCHEMAS["prompt"]())
 GRAPH = {
     "graph": "g",
     "key": "id",
@@ -154,7 +154,7 @@ def test_the_front_matter_of_the_shipped_prompts_fits(path: Path):
 
 
 def test_they_are_schemas():
-    for schema in (graph_schema(), prompt_schema()):
+    for schema in (SCHEMAS["graph"](), SCHEMAS["prompt"]()):
         jsonschema.Draft202012Validator.check_schema(schema)
 
 

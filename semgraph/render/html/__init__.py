@@ -94,7 +94,7 @@ def _environment() -> Environment:
     templates.filters["attribute"] = lambda text: cut(str(text), _ATTRIBUTE)
     templates.filters["px"] = "{:.1f}".format
     templates.filters["whole"] = lambda text: escape(clean(text))
-    for name in ("chart", "graph", "notebook"):
+    for name in ("chart", "graph", "notebook", "outline"):
         templates.globals[f"{name}_style"] = Markup(_file(f"{name}.css"))  # noqa: S704 - our own files
     return templates
 

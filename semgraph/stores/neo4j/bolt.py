@@ -1,4 +1,4 @@
-"""A connection to a Neo4j server: one RUN at a time, counted. Errors name the remedy."""
+"""A connection to a Neo4j server. Errors name the remedy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ class Bolt:
         self.uri, self.user, self.database = uri, user, database
         learn(password)
         learn_from_addresses([uri])
-        self.round_trips = 0
         self._password = password
         self._driver: AsyncDriver | None = None
         self.observer: Callable[[str], None] | None = None
@@ -70,18 +69,13 @@ class Bolt:
         return await self._session("execute_read", lambda tx: self.run(tx, text, parameters))
 
     async def write(self, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
-        """Do work in one transaction. An exception rolls it back, a deadlock restarts it.
-
-        Raises:
-            StoreUnavailable: The server does not answer, or this user may not write.
-        """
+        """Do work in one transaction; a deadlock restarts it. Raises StoreUnavailable."""
         return await self._session("execute_write", work)
 
     async def run(
         self, tx: AsyncManagedTransaction, text: str, parameters: Mapping[str, Any] | None = None
     ) -> Records:
         """Run one statement within a transaction."""
-        self.round_trips += 1
         record_round_trip()
         if self.observer is not None:
             self.observer(text)
@@ -92,7 +86,6 @@ class Bolt:
         """Run a statement that commits in batches. Raises StoreUnavailable."""
 
         async def work() -> None:
-            self.round_trips += 1
             record_round_trip()
             async with self._connected().session(database=self.database) as session:
                 await (await session.run(text, parameters)).consume()  # type: ignore[arg-type]
@@ -116,11 +109,7 @@ class Bolt:
         return await self._patiently(within)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Retry while the connection fails, for `PATIENCE` seconds. Raises StoreUnavailable.
-
-        Permanent failures are raised at once: an address that never answered, and a commit with
-        unknown outcome.
-        """
+        """Retry a lost connection for `PATIENCE` seconds, if it may pass."""
         until, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
         while True:
             try:
@@ -135,7 +124,6 @@ class Bolt:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _may_pass(self, error: BaseException | None) -> bool:
-        """Whether the connection failed and a new one may succeed."""
         from neo4j.exceptions import (
             ConnectionAcquisitionTimeoutError,
             IncompleteCommit,
@@ -224,7 +212,6 @@ def _leave_its_log_to_the_program() -> None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and its chain of causes."""
     while error is not None:
         yield error
         for part in error.exceptions if isinstance(error, BaseExceptionGroup) else ():

@@ -111,9 +111,7 @@ def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
 def held(
     graph: Graph, label: Label, var: str, name: str, incomplete: frozenset[tuple[str, str]]
 ) -> str:
-    """The value that a property is compared by: the stored value, or the computed one for rows that
-    lack it.
-    """
+    """The value that a property is compared by: the stored one, or the computed one without it."""
     value = stored(graph, label, var, name)
     if (label.name, name) not in incomplete:
         return value
@@ -159,9 +157,7 @@ _OPERATORS: dict[str, Callable[[list[str]], str]] = {
 
 
 def sent(value: Any) -> Any:
-    """A value as Bolt carries it: times in UTC by offset, lists without NULLs, no -0.0, which
-    Cypher orders below 0.
-    """
+    """A value as Bolt carries it: times in UTC, lists without NULLs, no -0.0 (it is below 0)."""
     if isinstance(value, float):
         return value + 0.0
     if isinstance(value, datetime):
@@ -173,12 +169,7 @@ def sent(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Bound:
-    """The parameters of a statement.
-
-    Args:
-        values: Values that DuckDB computes from the rows, by the name of the row field.
-        constants: Parameters that are equal for all rows.
-    """
+    """The parameters of a statement: values of the rows, by field, and constants."""
 
     values: Mapping[str, Value] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
@@ -186,14 +177,7 @@ class Bound:
 
 @dataclass
 class Conditions:
-    """Conjuncts over the variables of one statement, and the names of their bound values.
-
-    Args:
-        graph: Declares the properties.
-        labels: The label of each variable.
-        names: The names of bound values.
-        incomplete: Derived properties that some rows lack, by label.
-    """
+    """Conjuncts over the variables of a statement, and the names of their bound values."""
 
     graph: Graph
     labels: Mapping[str, Label]
@@ -201,9 +185,7 @@ class Conditions:
     incomplete: frozenset[tuple[str, str]] = frozenset()
 
     def read(self, where: Sequence[Scalar], alias: Alias) -> tuple[Term, ...]:
-        """The conjuncts as terms, with a variable in place of the hit's name. Raises EngineError
-        for one that stores cannot evaluate.
-        """
+        """The conjuncts as terms, their values named. Raises EngineError."""
         terms = read_all(where, alias, lambda p: type_of(self._label(p.var), p.name))
         for value in values_of(terms):
             self.names.setdefault(value, f"v{len(self.names)}")
@@ -218,9 +200,7 @@ class Conditions:
 
     @property
     def bound(self) -> Bound:
-        """The values of all conjuncts read so far: row values, and constants, which are computed
-        here.
-        """
+        """The values of all conjuncts read so far; constants are computed here."""
         constants = {
             name: sent(constant(value)[0].as_py())
             for value, name in self.names.items()
@@ -252,11 +232,9 @@ class Conditions:
         ]
         if term.op in ("contains", "overlaps"):
             return self._of_lists(term, args, plain=plain)
-        return (
-            _OPERATORS[term.op](args)
-            if term.op in _OPERATORS
-            else f"({args[0]} {term.op.upper()} {args[1]})"
-        )
+        if term.op in _OPERATORS:
+            return _OPERATORS[term.op](args)
+        return f"({args[0]} {term.op.upper()} {args[1]})"
 
     def _of_lists(self, term: Test, args: list[str], *, plain: bool) -> str:
         first, second = args
@@ -290,8 +268,8 @@ def columns_of(
     left_out: LeftOut,
     graph: Graph,
     label: Label,
-    rows: Sequence[Sequence[Any]],
     kinds: Iterable[pa.Field[Any]],
+    rows: Sequence[Sequence[Any]],
 ) -> list[pa.Array[Any]]:
     """Rows of a label, each a list of properties, as columns; see `LeftOut.columns`."""
     types = {kind.name: kind.type for kind in kinds}
@@ -310,7 +288,7 @@ def struct_of(
     kind: pa.StructType,
 ) -> pa.StructArray:
     """The same as one column; NULL for a row that is left out."""
-    return struct_array(columns_of(left_out, graph, label, rows, kind), kind)
+    return struct_array(columns_of(left_out, graph, label, kind, rows), kind)
 
 
 def _column(
@@ -376,9 +354,7 @@ def _only(*types: type) -> Callable[[Any], Any]:
 
 
 def time_of(value: Any) -> datetime:
-    """A time in UTC. A time without a zone counts as UTC, a date as its beginning. See
-    `returned_as`.
-    """
+    """A time in UTC, from `returned_as` or a date. Without a zone it counts as UTC."""
     if isinstance(value, dict):
         return _EPOCH + timedelta(microseconds=value["us"])
     time = value.to_native() if hasattr(value, "to_native") else datetime.fromisoformat(value)
@@ -389,7 +365,6 @@ def time_of(value: Any) -> datetime:
 
 
 def _attributes(value: Mapping[str, Any]) -> str:
-    """The undeclared properties, as JSON."""
     plain = {n: _plain(held) for n, held in value.items() if held is not None and n != NESTED}
     for name in value.get(NESTED) or ():
         # another program may have stored another value

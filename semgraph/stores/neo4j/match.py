@@ -31,14 +31,10 @@ _ARROWS = {"out": ("-", "->"), "in": ("<-", "-"), "any": ("-", "-")}
 
 @dataclass(frozen=True)
 class ReadText:
-    """A read statement, independent of the rows.
-
-    Args:
-        text: A match reads `$lists.rows`, and returns the ordinal, then for each variable a list of
-            properties, or of the edges of a variable-length path. A scan reads `$lists.partitions`
-            if it is confined to some.
-        bound: The values of its conjuncts.
-        columns: Row fields by the row column that a property map names.
+    """A read statement, independent of the rows. A match reads `$lists.rows`, and returns the
+    ordinal, then for each variable a list of properties, or of the edges of a variable-length path.
+    A scan reads `$lists.partitions` if it is confined to some. `columns` has the row fields by the
+    row column that a property map names.
     """
 
     text: str
@@ -90,9 +86,7 @@ class _PathText:
 
     @cached_property
     def first(self) -> tuple[int, str] | None:
-        """The element to start with and the property that names it: a key, else one with an index.
-        With a variable-length path, only its ends are considered.
-        """
+        """The element to start with, and the property that names it: a key, or an indexed one."""
         named = [
             (i, prop)
             for i, element in enumerate(self.elements)
@@ -108,16 +102,12 @@ class _PathText:
 
     def _labels(self, i: int) -> tuple[str, ...]:
         """The possible labels of an element; for a variable-length path the types of its edges."""
-        label = self.labels[i]
-        if self.variable_path is not None and i in (0, 2):
-            return path_ends(self.graph, self.query.pattern, self.variable_path)[i // 2]
-        return (
-            (label.name,)
-            if label is not None
-            else self.variable_path.labels
-            if self.variable_path
-            else ()
-        )
+        label, path = self.labels[i], self.variable_path
+        if path is not None and i in (0, 2):
+            return path_ends(self.graph, self.query.pattern, path)[i // 2]
+        if label is not None:
+            return (label.name,)
+        return path.labels if path is not None else ()
 
     def _begin(self) -> str:
         if self.first is None:
@@ -164,7 +154,6 @@ class _PathText:
         return f" {{{props}}}" if props else ""
 
     def _compared(self) -> list[str]:
-        """The comparisons of the properties that are not in the property maps."""
         tests = []
         for i, (element, label) in enumerate(zip(self.elements, self.labels, strict=True)):
             for prop, column in element.props:
@@ -175,9 +164,7 @@ class _PathText:
         return tests
 
     def _confined(self) -> list[str]:
-        """The condition that all nodes and edges of a path are in the row's partition, or in one of
-        several.
-        """
+        """The condition that a whole path is in the row's partition, or in one of several."""
         if self.query.partition is None:
             return []
         dynamic = self.first is not None or self.variable_path is not None
@@ -217,9 +204,7 @@ def compile_scan(
     *,
     confined: bool,
 ) -> ReadText:
-    """The statement for a scan; the conjuncts name properties without an alias. Raises
-    EngineError.
-    """
+    """The statement for a scan. Raises EngineError."""
     conditions = Conditions(graph, {"": label}, incomplete=indexes.incomplete)
     terms = conditions.read(where, "")
     tests = [f"h.{quoted(graph.partition)} IN ${LISTS}.partitions"] if confined else []

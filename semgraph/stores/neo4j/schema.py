@@ -78,16 +78,12 @@ class Index:
 
 @dataclass(frozen=True)
 class Indexes:
-    """The full-text and vector indexes of a database.
+    """The indexes of a database: for each full-text index of the graph its name there, and whether
+    it includes the partition; names of vector indexes, and what has a range index, by label and
+    property.
 
-    Args:
-        fulltext: By the graph's name: the index's name, and whether it includes the partition.
-        vectors: Names of the indexes by label and vector property.
-        ranges: Labels and properties with a range index, including those of constraints.
-        incomplete: Labels and derived text properties that some rows lack.
-        empty: Labels without rows, in a database that is only read: their full-text searches need
-            no index.
-        odd: Labels and vector properties with values that cannot be compared.
+    Some rows lack derived texts that are `incomplete`; vector properties that are `odd` have values
+    that cannot be compared. In a database that is only read, `empty` labels need no index.
     """
 
     fulltext: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
@@ -111,17 +107,9 @@ class Indexes:
 
 @dataclass(frozen=True)
 class Wanted:
-    """An index or constraint that a graph needs and a database lacks.
-
-    Args:
-        label: Its label.
-        what: A description: `unique uuid`, `index on name`, `full-text index person_text`, `vector
-            index on name_embedding`.
-        name: The name of the index or constraint.
-        create: The statement that creates it.
-        drop: The statement to run first: it drops a vector index of semgraph over vectors of
-            another length.
-        blocked: The plain index that replaces the constraint's index; "" if there is none.
+    """An index or constraint that a graph needs and a database lacks. `drop` is the statement to
+    run first: it drops a vector index of semgraph over vectors of another length. `blocked` is the
+    plain index that stands in the place of the constraint's index.
     """
 
     label: str
@@ -168,7 +156,7 @@ def _missing_vectors(
     own = f"{label.name}_{name}"
     if index is not None and (index.dimensions == dimensions or index.name != own):
         return []
-    drop = "" if index is None else drop_index(own)
+    drop = "" if index is None else f"DROP INDEX {quoted(own)} IF EXISTS"
     return [
         Wanted(label.name, f"vector index on {name}", own, _vectors(label, name, dimensions), drop)
     ]
@@ -180,9 +168,7 @@ def has_unique_keys(graph: Graph, label: Label, existing: Iterable[Index]) -> bo
 
 
 def is_external(graph: Graph, existing: Sequence[Index], counts: Mapping[str, int]) -> bool:
-    """Whether another program created the database: a label has rows, or an index on its key, and
-    keys are not unique.
-    """
+    """Whether another program made the database: a label in use has no unique keys."""
     return any(
         (counts.get(label.name, 0) or _has(existing, label, (graph.key,)))
         and not has_unique_keys(graph, label, existing)
@@ -197,16 +183,6 @@ def indexes_named_by(graph: Graph, existing: Iterable[Index]) -> list[Index]:
         properties = (graph.key, graph.partition, *label.index, *label.vectors.values())
         names.update(label.fulltext, (f"{label.name}_{prop}" for prop in properties))
     return [index for index in existing if index.name in names]
-
-
-def drop_index(name: str) -> str:
-    """The statement that drops an index."""
-    return f"DROP INDEX {quoted(name)} IF EXISTS"
-
-
-def drop_constraint(name: str) -> str:
-    """The statement that drops a constraint and its index."""
-    return f"DROP CONSTRAINT {quoted(name)} IF EXISTS"
 
 
 def _on(index: Index, label: Label, properties: tuple[str, ...]) -> bool:
@@ -275,9 +251,7 @@ def _vectors(label: Label, name: str, dimensions: int) -> str:
 
 
 def missing_internal(existing: Sequence[Index]) -> list[str]:
-    """Statements for constraints on commit markers and heads: semgraph owns these labels in every
-    database.
-    """
+    """Statements for constraints on commit markers and heads, which any database may have."""
     unique = {i.labels for i in existing if i.constraint}
     statements = [] if (HEAD,) in unique else [_unique(HEAD, f"(n:{quoted(HEAD)})", ("partition",))]
     if (MARK,) not in unique:
@@ -316,9 +290,7 @@ def duplicates(graph: Graph, label: Label) -> str:
 
 
 def count_without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for the number of rows without some derived properties. With an index on these, it
-    reads no row.
-    """
+    """A query for the numbers of rows without derived properties; it reads only indexes."""
     return _for_each(
         graph,
         places,
@@ -331,9 +303,7 @@ def count_without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
 
 
 def count_lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for the number of rows without some derived properties, but with their source
-    properties.
-    """
+    """A query for the numbers of rows with a source property, but without what derives from it."""
     return _for_each(
         graph,
         places,
@@ -384,8 +354,8 @@ def rows_lacking(
 
 
 def rows_to_check(graph: Graph, label: Label, derived: Derived, limit: int) -> str:
-    """A query for the rows after the key `$after` with a text that is not ASCII: key, text, and the
-    stored property that derives from it.
+    """A query for the keys after `$after` with texts that are not ASCII, and what derives from
+    these.
     """
     key, of, value = (f"n.{quoted(name)}" for name in (graph.key, derived.of, derived.name))
     return (
@@ -449,9 +419,7 @@ def rows_divided_otherwise(graph: Graph, labels: Iterable[str]) -> str:
 
 
 def compile_states(graph: Graph, indexes: Indexes) -> str:
-    """A statement for the head of each partition of `$lists.asked`, and the commit markers of its
-    rows for `$plan` with an existing witness.
-    """
+    """A statement for heads, and for the witnessed markers of the rows in `$lists.asked`."""
     return (
         f"UNWIND ${LISTS}.asked AS asked\n"
         f"OPTIONAL MATCH (h:{HEAD} {{partition: asked.partition}})\n"
@@ -490,7 +458,6 @@ def _seek_marks(indexes: Indexes) -> str:
 
 
 def _witnessed(graph: Graph) -> str:
-    """The condition that a commit marker's witness exists."""
     key = quoted(graph.key)
     witnesses = (
         f" OR (m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
@@ -509,14 +476,8 @@ def derive(derived: Derived, text: str) -> Any:
 
 @dataclass
 class MissingDerived:
-    """The rows of one database that lack derived text properties.
-
-    Args:
-        bolt: The connection.
-        graph: Declares the derived properties.
-        outdated: The number of rows with a key of an earlier version, for the properties counted so
-            far in this process.
-        counts: The number of rows that lack each of the properties counted so far.
+    """The rows of one database that lack derived text properties, by the properties counted so far;
+    `outdated` counts, for this process, rows with a key of an earlier version.
     """
 
     bolt: Bolt
@@ -529,9 +490,7 @@ class MissingDerived:
     _read: dict[Place, set[str] | None] = field(default_factory=dict)
 
     async def look(self, places: Iterable[Place]) -> bool:
-        """Count the rows that lack some derived text properties, once per property. Returns whether
-        the counts changed.
-        """
+        """Count rows that lack derived texts, once per property; return whether any are new."""
         new = sorted(place for place in set(places) - self._checked if self._is_text(*place))
         self._checked.update(new)
         keys = [p for p in new if p not in self.outdated and self._derived(*p).by == "key"]
@@ -600,9 +559,7 @@ class MissingDerived:
         return self._holders.get((label, name), {}).get(value, [])
 
     def parameters(self, text: str) -> dict[str, Any]:
-        """The parameter of a statement that compares such properties: values by label and property,
-        and by key.
-        """
+        """The values that a statement compares, by label and property, and by key."""
         if f"${DERIVED}" not in text:
             return {}
         return {
@@ -621,7 +578,6 @@ def compared(query: SearchQuery) -> set[Place]:
 
 
 def _read_of(var: str, where: Iterable[Scalar]) -> set[str]:
-    """The properties of a variable that conditions read."""
     paths = (path.partition(".") for scalar in where for path in scalar.columns)
     return {name for first, _, name in paths if var and first == var and name}
 
@@ -643,20 +599,13 @@ _BATCH = 5000
 
 
 class Setup:
-    """The set-up of a database for a graph.
-
-    Args:
-        bolt: The connection.
-        graph: Declares the required schema.
-    """
+    """The set-up of a database for a graph."""
 
     def __init__(self, bolt: Bolt, graph: Graph) -> None:
         self.bolt, self.graph = bolt, graph
 
     async def check_layout(self) -> list[str]:
-        """Refuse a graph with another partition or key than the rows of the database. Returns its
-        labels without a recorded layout. Raises PlanError.
-        """
+        """Refuse another partition or key. Returns labels without a record. Raises PlanError."""
         stored = {label: own for label, *own in await self.bolt.read(LAYOUTS)}
         for label in self.graph.labels.keys() & stored.keys():
             check_partition(self.bolt.uri, self.graph, label, *stored[label])
@@ -684,9 +633,7 @@ class Setup:
     async def create_missing(
         self, dimensions: int | None, existing: Sequence[Index], counts: Mapping[str, int]
     ) -> list[str]:
-        """Create missing parts, unless another program created the database. Returns notes on parts
-        that were left out.
-        """
+        """Create what is missing, unless another program made the database. Returns notes."""
         wanted = missing(self.graph, dimensions, existing)
         left = self._left_out(wanted, existing, counts)
         done = [one for one in wanted if one not in left]
@@ -723,13 +670,7 @@ class Setup:
         ]
 
     async def migrate(self, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Create all missing parts that can be created. Returns a report.
-
-        Args:
-            dimensions: Length of the vectors; None: unknown, so no vector index is
-                created.
-            drop: First drop the indexes and constraints with names of the graph.
-        """
+        """Create what can be created, with `drop` anew. Returns a report."""
         report = await self._drop_own() if drop else []
         existing = await self.indexes()
         done = []
@@ -758,9 +699,10 @@ class Setup:
 
     async def _drop_own(self) -> list[str]:
         indexes = indexes_named_by(self.graph, await self.indexes())
-        await self._create(
-            [drop_constraint(i.constraint) if i.constraint else drop_index(i.name) for i in indexes]
-        )
+        named = [
+            ("CONSTRAINT", i.constraint) if i.constraint else ("INDEX", i.name) for i in indexes
+        ]
+        await self._create([f"DROP {kind} {quoted(name)} IF EXISTS" for kind, name in named])
         return [f"dropped: {index.name}" for index in indexes]
 
     async def _duplicates(self, one: Wanted) -> str:
@@ -784,9 +726,7 @@ class Setup:
             await self.bolt.read(f"CALL db.awaitIndexes({_INDEX_SECONDS})")
 
     async def _fill(self, label: Label, derived: Derived) -> int:
-        """Store a derived text property of all rows that lack it, or have it from an earlier
-        version. Returns their number.
-        """
+        """Store a derived text where it is missing or outdated. Returns the number of rows."""
         total, after = 0, ""
         read = rows_lacking(self.graph, label, derived, confined=False, limit=_BATCH)
         while records := await self.bolt.read(read):
@@ -824,7 +764,6 @@ def _statements(wanted: Sequence[Wanted]) -> list[str]:
 
 
 def _external_note(wanted: Sequence[Wanted]) -> str:
-    """The note on a database that is left unchanged."""
     by: dict[str, list[str]] = defaultdict(list)
     for one in wanted:
         by[one.what].append(one.label)

@@ -46,6 +46,7 @@ from semgraph.stores.neo4j.search_cypher import (
 from semgraph.stores.prepare import (
     Dimensions,
     LeftOut,
+    all_partitions,
     check_length,
     column,
     end_column,
@@ -70,49 +71,36 @@ class Searches:
 
     bolt: Bolt
     left_out: LeftOut
-    graph: Graph | None = None
+    missing_derived: MissingDerived
     indexes: Indexes = field(default_factory=Indexes)
     dimensions: Dimensions = field(default_factory=dict)
-    missing_derived: MissingDerived | None = None
     factors: dict[str, int] = field(default_factory=dict)
     large: set[tuple[str, tuple[str, ...] | None]] = field(default_factory=set)
     odd: set[tuple[str, str]] = field(default_factory=set)
     _texts: dict[Any, SearchStatement] = field(default_factory=dict)
 
-    def opened(
-        self,
-        graph: Graph,
-        indexes: Indexes,
-        dimensions: Dimensions,
-        missing_derived: MissingDerived,
-    ) -> None:
+    def opened(self, indexes: Indexes, dimensions: Dimensions, missing: MissingDerived) -> None:
         """Set the schema of the database; if it changed, drop the compiled statements."""
         indexes = replace(indexes, odd=frozenset(self.odd))
-        if (graph, indexes) != (self.graph, self.indexes):
+        if (missing.graph, indexes) != (self.missing_derived.graph, self.indexes):
             self._texts.clear()
             self.large.clear()
-        self.graph, self.indexes = graph, indexes
-        self.dimensions, self.missing_derived = dimensions, missing_derived
+        self.indexes, self.dimensions, self.missing_derived = indexes, dimensions, missing
 
-    def shrunk(self, deletes: bool = True) -> None:
-        """Record that partitions may have become small."""
-        if deletes:
-            self.large.clear()
-
-    async def run(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+    async def run(
+        self, graph: Graph, queries: Sequence[SearchQuery], rows: pa.Table
+    ) -> list[pa.Table]:
         """The hits of each query. Raises EngineError, StoreUnavailable."""
-        if self.graph is None or self.missing_derived is None:
-            raise EngineError("the store is not open: call ensure() or attach() first")
-        return await _Search(self, self.graph, self.missing_derived, tuple(queries), rows).run()
+        return await _Search(self, graph, tuple(queries), rows).run()
 
     def text(
         self, queries: tuple[SearchQuery, ...], lists: frozenset[str], only: frozenset[int] | None
     ) -> SearchStatement:
         """The statement for some queries, compiled once."""
-        assert self.graph is not None
         key = queries, lists, only
         if key not in self._texts:
-            self._texts[key] = compile_search(self.graph, queries, lists, self.indexes, only)
+            graph = self.missing_derived.graph
+            self._texts[key] = compile_search(graph, queries, lists, self.indexes, only)
         return self._texts[key]
 
 
@@ -123,11 +111,10 @@ class _Search:
         self,
         of: Searches,
         graph: Graph,
-        missing_derived: MissingDerived,
         queries: tuple[SearchQuery, ...],
         rows: pa.Table,
     ) -> None:
-        self.of, self.graph, self.missing_derived = of, graph, missing_derived
+        self.of, self.graph, self.missing_derived = of, graph, of.missing_derived
         self.queries, self.rows = queries, rows
         self.places = {q: place for place, q in enumerate(rows.column("_q").to_pylist())}
         self.limits: dict[int, int] = {}
@@ -156,14 +143,12 @@ class _Search:
         return [self._table(number) for number in range(len(self.queries))]
 
     async def _leave_out_odd_vectors(self) -> bool:
-        """Leave out stored values that are no vector with a direction, as other programs may write
-        them. Returns whether there are new ones.
-        """
+        """Leave out stored values that are no usable vectors; return whether there are any."""
         of, before = self.of, len(self.of.odd)
         for query in self.queries:
             label = self.graph.label(query.label)
-            seen = None if query.partition is None else partitions_of(self.rows, query.partition)
-            own = None if seen is None else sorted({p for parts in seen for p in parts})
+            seen = all_partitions(self.rows, query.partition)
+            own = None if seen is None else sorted(seen)
             for name in {label.vectors[m.prop] for m in query.methods if m.via == "nearest"}:
                 value, key = f"h.{quoted(name)}", f"h.{quoted(self.graph.key)}"
                 text = (
@@ -174,20 +159,14 @@ class _Search:
                 for found, vector in await of.bolt.read(text, {"own": own}):
                     of.left_out.note(self.graph, label.name, name, vector, {self.graph.key: found})
                     of.odd.add((label.name, name))
-        of.opened(self.graph, of.indexes, of.dimensions, self.missing_derived)
+        of.opened(of.indexes, of.dimensions, of.missing_derived)
         return len(of.odd) > before
 
     async def _read_missing_derived(self) -> None:
-        """Read the properties that rows lack, in the partitions of the rows."""
         for query in self.queries if self.missing_derived.counts and self.rows.num_rows else ():
-            seen = None if query.partition is None else partitions_of(self.rows, query.partition)
-            labels = [
-                query.label,
-                *(node.name for node, _ in end_nodes(self.graph, query).values()),
-            ]
-            await self.missing_derived.read(
-                labels, None if seen is None else {p for parts in seen for p in parts}
-            )
+            ends = (node.name for node, _ in end_nodes(self.graph, query).values())
+            seen = all_partitions(self.rows, query.partition)
+            await self.missing_derived.read([query.label, *ends], seen)
 
     def _method(self, branch: Branch) -> Method:
         return self.queries[branch.query].methods[branch.method]
@@ -212,9 +191,7 @@ class _Search:
     def _columns(
         self, branch: Branch, rows: pa.Table, vectors: dict[tuple[float, ...], int]
     ) -> dict[str, list[Any]]:
-        """What each row searches for in a branch. Vectors are sent once: new ones are added to
-        `vectors`, and a row has their number.
-        """
+        """What each row searches for in a branch; vectors are sent once, by their number."""
         method, label = self._method(branch), self.queries[branch.query].label
         if method.via == "order":
             return {}
@@ -250,7 +227,6 @@ class _Search:
         return None if path is None else partitions_of(self.rows.slice(self.places[q], 1), path)[0]
 
     def _sought(self, branch: Branch, rows: pa.Table) -> list[Any]:
-        """The value that each row searches for."""
         query, method = self.queries[branch.query], self._method(branch)
         label = self.graph.label(query.label)
         if method.via == "equal":
@@ -306,7 +282,6 @@ class _Search:
         return frozenset(further), unfinished
 
     def _table(self, number: int) -> pa.Table:
-        """The hits of a query in the schema of the protocol."""
         query = self.queries[number]
         label = self.graph.label(query.label)
         schema = search_schema(self.graph, query, self.of.dimensions)
@@ -327,7 +302,7 @@ class _Search:
             for values, kind in zip(columns[:5], list(schema)[:5], strict=True)
         ]
         rows, left_out = [row[5:own] for row in ranked], self.of.left_out
-        arrays += columns_of(left_out, self.graph, label, rows, list(schema)[5:own])
+        arrays += columns_of(left_out, self.graph, label, list(schema)[5:own], rows)
         for values, kind in zip(columns[own:], list(schema)[own:], strict=True):
             arrays.append(struct_of(left_out, self.graph, ends[kind.name], values, kind.type))
         return without_left_out(pa.table(arrays, schema=schema), [self.graph.key])
@@ -335,15 +310,7 @@ class _Search:
     def _ranked(
         self, method: Method, q: int, hits: list[list[Any]], label: Label, names: Sequence[str]
     ) -> list[list[Any]]:
-        """The hits of a row, ranked by their method.
-
-        Args:
-            method: The method.
-            q: The ordinal of the row.
-            hits: The hits; each has score and key, then its other columns.
-            label: The label of the hits.
-            names: The column names of the result: four others come before those of a hit.
-        """
+        """The hits of a row, ranked by their method; they lack the first four columns."""
         if method.rank == "store":
             return hits
         props = next(props for props in label.fulltext.values() if method.prop in props)
@@ -359,9 +326,7 @@ class _Search:
 def _numbered(
     sought: Sequence[list[float] | None], vectors: dict[tuple[float, ...], int]
 ) -> list[int | None]:
-    """The position of each vector among the distinct ones. Vectors are most of the sent data, and
-    many rows search for the same one.
-    """
+    """The position of each vector among the distinct ones: vectors are most of the sent data."""
     return [None if one is None else vectors.setdefault(tuple(one), len(vectors)) for one in sought]
 
 
@@ -377,7 +342,6 @@ def _enough(
 
 
 def _further(method: Method, passed: int, fetched: int, limit: int) -> int:
-    """The number of entries to read next."""
     return max(_MORE * limit, math.ceil(2 * (method.ranked or 1) * fetched / max(passed, 1)))
 
 
@@ -391,15 +355,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 def lucene_queries(
     text: str | None, properties: Sequence[str], partition: str, values: Sequence[str] | None
 ) -> list[str]:
-    """Queries with scores that sum to the score of all words. Any word in any of the properties
-    makes a hit.
-
-    Args:
-        text: The text; its words are split as by Lucene's standard analyser.
-        properties: The properties of the index to search.
-        partition: The partition property if it is in the index, else "".
-        values: Partitions to which hits are confined; None: all. The index analyses them as text,
-            so this only saves reading: the exact test follows.
+    """Queries with scores that sum to the score of all words, split as by Lucene's standard
+    analyser. Any word in any of the properties makes a hit. `partition` is the partition property
+    if it is in the index, else "". The index analyses its values as text, so confining hits to them
+    only saves reading: the exact test follows.
 
     >>> lucene_queries('who "AND', ["name"], "group_id", ["g1"])
     ['+(group_id:"g1"^0) +(name:"who" name:"AND" name:"\uff57\uff48\uff4f" name:"\uff21\uff2e\uff24")']

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
-from semgraph.stores.conditions import Ends, Value, by_key, ends, of_hit
+from semgraph.stores.conditions import Ends, Value, by_key, ends, of_hit, pinned
 from semgraph.stores.neo4j.cypher import (
     KEEP_PLAN,
     LISTS,
@@ -31,15 +31,9 @@ EXACT_BELOW = 5000  # `nearest` reads the whole partition if it has fewer rows o
 
 @dataclass(frozen=True)
 class Branch:
-    """One method of one query.
-
-    Args:
-        query: Number of the query.
-        method: Number of its method.
-        number: The number of its hits; its row field is `m{number}`, its limit the parameter
-            `f{number}`.
-        index: The index that it reads as far as needed; "" if it finds all hits at once.
-        whole: Whether it always reads the whole index.
+    """One method of one query, by their numbers. The row field of its values is `m{number}`, its
+    limit the parameter `f{number}`. `index` is read as far as needed, always as a `whole` if so
+    marked; "": all hits are found at once.
     """
 
     query: int
@@ -51,15 +45,11 @@ class Branch:
 
 @dataclass(frozen=True)
 class SearchStatement:
-    """A statement for some queries, independent of the rows.
+    """A statement for some queries, independent of the rows. It reads `$lists.groups`: lists of
+    rows, each of one partition.
 
-    Args:
-        text: Reads `$lists.groups`: lists of rows, each of one partition.
-        bound: The values of its conjuncts.
-        branches: The branches to which its records belong.
-        partitions: Row fields by the column with the partition value.
-        near: For each `l{number}` of a group, its label and partition column (None: all). It tells
-            whether these are known to have `EXACT_BELOW` rows, so that they need not be counted.
+    For each `l{number}` of a group, `near` has a label and partition column (None: all). It tells
+    whether these are known to have `EXACT_BELOW` rows, so that they need not be counted.
     """
 
     text: str
@@ -76,18 +66,9 @@ def compile_search(
     indexes: Indexes,
     only: frozenset[int] | None = None,
 ) -> SearchStatement:
-    """The statement for queries over the same rows.
-
-    Args:
-        graph: Declares labels and properties.
-        queries: The queries.
-        lists: The partition columns of the rows that hold lists.
-        indexes: The indexes of the database.
-        only: The numbers of the branches to include; None: all.
-
-    Raises:
-        EngineError: A query names something that the graph lacks.
-        StoreUnavailable: It needs an index that the database lacks.
+    """The statement for queries over the same rows. `lists` are the partition columns that hold
+    lists; `only` has the numbers of the branches to include (None: all). Raises EngineError for a
+    name that the graph lacks, StoreUnavailable for an index that the database lacks.
     """
     writer = _Writer(graph, lists, indexes)
     number = 0
@@ -199,7 +180,6 @@ def has_direction(vector: str) -> str:
 
 
 def _end(end: str) -> str:
-    """The node at an end of a hit."""
     return "startNode(h)" if end == "source" else "endNode(h)"
 
 
@@ -226,12 +206,9 @@ class Hits:
         self.pattern = pattern_of(label, "h")
 
     def parts(self, method: Method, number: int, known: Known) -> tuple[list[str], str]:
-        """The branch as parts of a union, and the index that it reads as far as needed.
-
-        Args:
-            method: The method of finding hits.
-            number: The number of the branch; `m{number}` is the row field with the searched value.
-            known: Names the variables that are read of a partition before its rows.
+        """The branch as parts of a union, and the index that it reads as far as needed. `m{number}`
+        is the row field with the searched value; `known` names the variables that are read of a
+        partition before its rows.
         """
         sought = f"{ROW}.m{number}"
         if method.via == "fulltext" and (index := self._fulltext_index(method.prop)):
@@ -298,8 +275,7 @@ class Hits:
     @property
     def pinned(self) -> bool:
         """Whether `where` restricts the hits to certain keys or ends."""
-        by_ends = self.label.kind == "edge" and bool(ends(self.own))
-        return by_ends or by_key(self.own, self.graph.key)
+        return pinned(self.own, self.label, self.graph.key)
 
     def _fulltext(self, index: str, number: int) -> str:
         kind = "node" if self.label.kind == "node" else "relationship"
@@ -310,9 +286,7 @@ class Hits:
         )
 
     def _among_known(self, read: str, number: int, method: Method) -> str:
-        """The possible hits that an index returns, and their scores. The index is not read if none
-        are possible.
-        """
+        """The possible hits that an index returns. It is not read if none are possible."""
         return (
             f"CALL ({ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
             f"WITH known WHERE size(known) > 0\n{read} WHERE h IN known\n"
@@ -321,9 +295,7 @@ class Hits:
         )
 
     def _read_on(self, number: int, read: str, score: str, method: Method) -> str:
-        """The filtered entries of an index, and the number of read entries, so that more can be
-        read.
-        """
+        """The filtered entries of an index, and their number, so that more can be read."""
         return (
             f"{read}\nCALL ({ROW}, found) {{\n"
             f"UNWIND found AS f WITH f[0] AS h, f[1] AS s WHERE {self._filter()}\n"
@@ -336,11 +308,9 @@ class Hits:
         pairs = ends(self.own) if self.label.kind == "edge" else ()
         if not pairs:
             partition = None if self.query.partition is None else self.graph.partition
-            hint = (
-                ""
-                if by_key(self.own, self.graph.key)
-                else self.indexes.hint("h", self.label.name, prop, partition)
-            )
+            hint = self.indexes.hint("h", self.label.name, prop, partition)
+            if by_key(self.own, self.graph.key):
+                hint = ""
             return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
         # A parameter names the partition: with its property, an index may tempt the planner to read
         # all of it for every row.
@@ -396,15 +366,9 @@ def match_edges(
     value: Callable[[Value], str],
     hint: Callable[[str, str], str],
 ) -> str:
-    """The clauses that bind `h` once to each edge between the pairs, or to more edges; a `WHERE`
-    may follow.
-
-    Args:
-        graph: Declares the key.
-        label: The label of the edges.
-        pairs: The known ends; not empty.
-        value: Returns the parameter or field with a value.
-        hint: Returns the index for finding a variable of a label.
+    """The clauses that bind `h` once to each edge between the pairs of known ends, or to more
+    edges; a `WHERE` may follow. `value` returns the parameter or field with a value, `hint` the
+    index for finding a variable of a label.
     """
     edge, key = f"[h:{quoted(label.name)}]", quoted(graph.key)
     hints = []

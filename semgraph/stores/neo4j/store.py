@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,10 +40,10 @@ from semgraph.stores.base import (
     in_pieces,
     part_of,
 )
-from semgraph.stores.conditions import Prop, Test, read
+from semgraph.stores.conditions import Prop, parts_of, read
 from semgraph.stores.markers import history_of, window_of
 from semgraph.stores.neo4j import schema
-from semgraph.stores.neo4j.bolt import Bolt
+from semgraph.stores.neo4j.bolt import Bolt, Records
 from semgraph.stores.neo4j.cypher import (
     HEAD,
     LISTS,
@@ -51,11 +51,11 @@ from semgraph.stores.neo4j.cypher import (
     PARTS,
     SHARD,
     WINDOW,
+    Bound,
     columns_of,
     fields,
     quoted,
     sent_column,
-    struct_of,
     time_of,
 )
 from semgraph.stores.neo4j.match import compile_match, compile_scan
@@ -70,57 +70,35 @@ from semgraph.stores.neo4j.schema import (
 )
 from semgraph.stores.neo4j.search import Searches
 from semgraph.stores.neo4j.search_cypher import EXACT_BELOW
-from semgraph.stores.neo4j.write import Lengths, commit, new_lengths
+from semgraph.stores.neo4j.write import GraphCommits, Lengths
 from semgraph.stores.prepare import (
     LeftOut,
+    all_partitions,
     check_length,
     column,
     match_schema,
-    partitions_of,
-    path_order,
+    match_table,
     scan_schema,
     without_left_out,
 )
 
-# Commit markers that a statement reads: some megabytes of the server's memory.
-_MARKERS = 10_000
-
 
 @dataclass(frozen=True)
 class OpenedState:
-    """Indexes and constraints of a database at its last opening, and the known lengths of its
-    vectors.
-
-    Args:
-        graph: The graph that it was opened for.
-        dimensions: The length of vectors that it was opened with; None: unknown.
-        indexes: Its indexes and constraints.
-        lengths: The lengths of vectors, by label and property.
-    """
+    """What a database had when it was last opened for a graph and a length of vectors."""
 
     graph: Graph
     dimensions: int | None
     indexes: Sequence[schema.Index]
-    lengths: Mapping[tuple[str, str], int]
+    stored: Mapping[tuple[str, str], int]
 
-    @classmethod
-    def of(
-        cls,
-        graph: Graph,
-        dimensions: int | None,
-        indexes: Sequence[schema.Index],
-        stored: Mapping[tuple[str, str], int],
-    ) -> OpenedState:
-        """Lengths are `dimensions` for all vectors; without it, those of the `stored` vectors."""
-        names = [
-            (label.name, name) for label in graph.labels.values() for name in label.vectors.values()
-        ]
-        return cls(
-            graph,
-            dimensions,
-            indexes,
-            stored if dimensions is None else dict.fromkeys(names, dimensions),
-        )
+    @property
+    def lengths(self) -> dict[tuple[str, str], int]:
+        """The lengths of vectors: those of the stored ones, if none was given."""
+        if self.dimensions is None:
+            return dict(self.stored)
+        labels = self.graph.labels.values()
+        return {(each.name, n): self.dimensions for each in labels for n in each.vectors.values()}
 
     def serves(self, graph: Graph, dimensions: int | None) -> bool:
         """Whether the store can be opened for a graph and a vector length without further reads."""
@@ -135,29 +113,23 @@ class OpenedState:
 
 
 def _committed(marker: Sequence[Any]) -> CommittedRow:
-    """A commit marker as the statements of `schema` return it."""
     _, row, fingerprint, now, run, content = marker
     return CommittedRow(row, fingerprint, time_of(now), run, content)
 
 
-def local_store(folder: str | Path, database: str | None = None) -> Neo4jStore:
+def local_store(folder: str | Path) -> Neo4jStore:
     """A store over the local server of a folder, which must be running. Raises StoreUnavailable."""
     from semgraph.stores.neo4j.local.server import status
 
     server = status(folder)
     if not server.running:
         raise StoreUnavailable(f"no Neo4j runs in {server.folder}. Start it: semgraph neo4j start")
-    return Neo4jStore(server.uri, server.user, server.password, database)
+    return Neo4jStore(server.uri, server.user, server.password)
 
 
 class Neo4jStore:
-    """A store in a Neo4j database. Opening connects; construction does not.
-
-    Args:
-        uri: `neo4j://host:7687` or `bolt://host:7687`.
-        user: "" for a server without authentication.
-        password: The user's password.
-        database: None: the user's home database.
+    """A store in a Neo4j database. Opening connects; construction does not. Without a `user` there
+    is no authentication; without a `database` it is the user's home database.
     """
 
     def __init__(self, uri: str, user: str, password: str, database: str | None = None) -> None:
@@ -176,23 +148,16 @@ class Neo4jStore:
         self._undone: list[str] = []
         self._unrecorded: list[str] = []  # labels without a recorded layout
         self._left_out = LeftOut()
-        self._searches = Searches(self._bolt, self._left_out)
+        self._searches = Searches(self._bolt, self._left_out, self._missing_derived)
 
     def share(self) -> Self:
-        """As `Shareable.share`."""
         other = copy(self)
         other._begin()  # noqa: SLF001 - its own copy
         return other
 
     @property
     def name(self) -> str:
-        """Its address."""
         return self._bolt.uri
-
-    @property
-    def round_trips(self) -> int:
-        """The number of statements run so far."""
-        return self._bolt.round_trips
 
     @property
     def graph(self) -> Graph:
@@ -203,29 +168,19 @@ class Neo4jStore:
 
     @property
     def nearest(self) -> str:
-        """Exact up to a limit, then by the index."""
         return f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are known; else by the index"
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """As `Store.takes`."""
         term = read(expr, alias)
-        parts = term.walk() if isinstance(term, Test) else (term,)
         return term is not None and not any(
-            isinstance(part, Prop) and part.name == "attributes" for part in parts
+            isinstance(part, Prop) and part.name == "attributes" for part in parts_of(term)
         )
 
     def observe(self, callback: Callable[[str], None] | None) -> None:
-        """Call `callback` with the text of each statement from now on."""
         self._bolt.observer = callback
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> list[schema.Wanted]:
-        """Open the store without changes; a user with read access can do so. Returns its missing
-        parts, except vector indexes.
-
-        Raises:
-            StoreUnavailable: The server does not answer, rejects the password, is too old, or holds
-                vectors of another length.
-        """
+        """A user with read access can do so. Returns missing parts, except vector indexes."""
         if self._reopened(graph, dimensions):
             return []
         existing, statistics = await self._inspect(graph, dimensions)
@@ -233,15 +188,12 @@ class Neo4jStore:
             dimensions, existing, statistics.counts
         )
         empty = frozenset(name for name in graph.labels if not statistics.counts.get(name))
-        self._take(OpenedState.of(graph, dimensions, existing, statistics.dimensions), empty)
+        self._take(OpenedState(graph, dimensions, existing, statistics.dimensions), empty)
         return schema.missing(graph, None, existing)
 
     async def _inspect(
         self, graph: Graph, dimensions: int | None
     ) -> tuple[list[schema.Index], Statistics]:
-        """Indexes and statistics of the database. Raises StoreUnavailable, also for vectors of
-        another length.
-        """
         await self._bolt.open()
         self._unrecorded = await Setup(self._bolt, graph).check_layout()
         self._graph, self._opened = graph, None
@@ -260,19 +212,15 @@ class Neo4jStore:
 
     def _take(self, opened: OpenedState, empty: frozenset[str] = frozenset()) -> None:
         """Use this state; rows that lack derived properties are recounted."""
-        self._opened, self._graph, self._lengths.known = opened, opened.graph, dict(opened.lengths)
+        self._opened, self._graph, self._lengths.known = opened, opened.graph, opened.lengths
         self._missing_derived = MissingDerived(self._bolt, opened.graph, self._outdated)
-        self._indexes = replace(
-            schema.usable(opened.graph, opened.indexes),
-            incomplete=self._missing_derived.places,
-            empty=empty,
-        )
-        self._searches.opened(self.graph, self._indexes, self._lengths.known, self._missing_derived)
+        self._use(replace(schema.usable(opened.graph, opened.indexes), empty=empty))
+
+    def _use(self, indexes: Indexes) -> None:
+        self._indexes = replace(indexes, incomplete=self._missing_derived.places)
+        self._searches.opened(self._indexes, self._lengths.known, self._missing_derived)
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """As `Store.ensure`. A database created by another program is left unchanged: `notes` lists
-        its missing parts, `migrate` creates them.
-        """
         if not self._part and self._reopened(graph, dimensions):
             return
         existing, statistics = await self._inspect(graph, dimensions)
@@ -282,10 +230,9 @@ class Neo4jStore:
         self._undone = await setup.create_missing(dimensions, existing, statistics.counts)
         if not self._undone:
             await setup.record_layout(self._unrecorded)
-        self._take(OpenedState.of(graph, dimensions, await setup.indexes(), statistics.dimensions))
+        self._take(OpenedState(graph, dimensions, await setup.indexes(), statistics.dimensions))
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """As `Migratable.migrate`."""
         await self._bolt.open()
         setup = Setup(self._bolt, graph)
         new = await setup.check_layout()
@@ -294,32 +241,26 @@ class Neo4jStore:
         await setup.record_layout(new)
         self._outdated.clear()
         existing, statistics = await self._inspect(graph, dimensions)
-        self._take(OpenedState.of(graph, dimensions, existing, statistics.dimensions))
+        self._take(OpenedState(graph, dimensions, existing, statistics.dimensions))
         self._undone = []
         return report
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """As `Migratable.notes`, as far as known so far."""
         part = [f"{self.name} {self._part}"] if self._part else []
         return (*part, *self._undone, *self._missing_derived.notes, *self._left_out.notes)
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
-        """As `Migratable.check_derived`."""
         if await self._missing_derived.look(places):
-            self._indexes = replace(self._indexes, incomplete=self._missing_derived.places)
-            self._searches.opened(
-                self.graph, self._indexes, self._lengths.known, self._missing_derived
-            )
+            self._use(self._indexes)
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """As `Store.search`, in more round trips if an index must be read further."""
         if rows.num_rows:
             await self.check_derived(place for query in queries for place in compared(query))
-        return await self._searches.run(queries, rows)
+        return await self._searches.run(self.graph, queries, rows)
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """As `Store.match`."""
         wanted = match_schema(self.graph, query, self._lengths.known)
         if not rows.num_rows:
             return wanted.empty_table()
@@ -330,45 +271,21 @@ class Neo4jStore:
         await self.check_derived(compared_in_match(query, elements))
         text = compile_match(self.graph, query, self._indexes, several=several)
         labels = [label for _, label in elements if label is not None]
-        await self._read_missing_derived((label.name for label in labels), rows, query.partition)
+        seen = all_partitions(rows, query.partition)
+        await self._missing_derived.read((label.name for label in labels), seen)
         more: dict[str, Sequence[Any]] = {
             short: sent_column(rows, path) for path, short in text.columns.items()
         }
         if query.partition is not None:
             more["p0"] = sent_column(rows, query.partition)
-        parameters = {
-            LISTS: {"rows": fields(rows, text.bound.values, more)},
-            **text.bound.constants,
-        }
-        parameters |= self._missing_derived.parameters(text.text)
-        named = [
-            (element, label)
-            for element, label in elements_of(self.graph, query.pattern)
-            if element.var
-        ]
-        records = sorted(
-            await self._bolt.read(text.text, parameters), key=lambda r: path_order(r, named)
-        )
-        arrays: list[pa.Array[Any]] = [pa.array([record[0] for record in records], pa.int64())]
-        for i, (element, label) in enumerate(named, 1):
-            kind = wanted.field(element.var).type
-            found = [record[i] for record in records]
-            if label is None:
-                arrays += self._left_out.paths(self.graph, element.var, found, kind)
-            else:
-                arrays.append(struct_of(self._left_out, self.graph, label, found, kind))
-        return without_left_out(pa.table(arrays, schema=wanted), wanted.names[1:])
+        lists = {"rows": fields(rows, text.bound.values, more)}
+        records = await self._records(text.text, text.bound, lists)
+        columns = partial(columns_of, self._left_out, self.graph)
+        return match_table(self.graph, query, wanted, self._left_out, records, columns)
 
-    async def _read_missing_derived(
-        self, labels: Iterable[str], rows: pa.Table, partition: str | None
-    ) -> None:
-        """Read the properties that rows of these labels lack, in the partitions of the rows."""
-        own = (
-            None
-            if partition is None
-            else {part for parts in partitions_of(rows, partition) for part in parts}
-        )
-        await self._missing_derived.read(labels, own)
+    async def _records(self, text: str, bound: Bound, lists: Mapping[str, Any]) -> Records:
+        derived = self._missing_derived.parameters(text)
+        return await self._bolt.read(text, {LISTS: lists, **bound.constants, **derived})
 
     async def scan(
         self,
@@ -378,7 +295,6 @@ class Neo4jStore:
         where: Sequence[Scalar],
         limit: int | None = None,
     ) -> pa.Table:
-        """As `Store.scan`."""
         declared = self.graph.label(label)
         wanted = scan_schema(self.graph, label, properties, self._lengths.known)
         await self.check_derived((label, name) for scalar in where for name in scalar.columns)
@@ -387,20 +303,18 @@ class Neo4jStore:
         )
         statement = text.text if limit is None else f"{text.text} LIMIT {int(limit)}"
         await self._missing_derived.read([label], partitions)
-        parameters = {LISTS: {"partitions": list(partitions or ())}, **text.bound.constants}
-        parameters |= self._missing_derived.parameters(statement)
-        records = [record[0] for record in await self._bolt.read(statement, parameters)]
-        columns = columns_of(self._left_out, self.graph, declared, records, wanted)
+        lists = {"partitions": list(partitions or ())}
+        records = [hit for (hit,) in await self._records(statement, text.bound, lists)]
+        columns = columns_of(self._left_out, self.graph, declared, wanted, records)
         return without_left_out(pa.table(columns, schema=wanted), [self.graph.key])
 
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]
     ) -> Mapping[str, PartitionState]:
-        """As `Store.states`, in one round trip for each `_MARKERS` rows."""
         statement = compile_states(self.graph, self._indexes)
         heads: dict[str, str | None] = {}
         committed: dict[str, dict[str, CommittedRow]] = {partition: {} for partition in rows}
-        for piece in in_pieces(rows, _MARKERS):
+        for piece in in_pieces(rows):
             asked = [
                 {"partition": name, "rows": list(dict.fromkeys(own))} for name, own in piece.items()
             ]
@@ -414,7 +328,6 @@ class Neo4jStore:
         }
 
     async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
-        """The heads, and the windows of a plan, in one round trip."""
         if not partitions:
             return {}
         statement = compile_history(self.graph, self._indexes)
@@ -432,23 +345,20 @@ class Neo4jStore:
         return {name: history_of(heads[name], rows[name], windows[name]) for name in asked}
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """As `Store.commit`, in one round trip."""
         return await self._commit(NewContent.of(batch, marker))
 
     async def replace(self, new: NewContent) -> Written:
-        """As `Store.replace`."""
         return await self._commit(new, whole=True)
 
     async def _commit(self, new: NewContent, *, whole: bool = False) -> Written:
-        self._searches.shrunk(whole or new.batch.deletes)
-        first = new_lengths(self._bolt, self.graph, self._lengths, new.batch)
-        async with self._measuring if first else nullcontext():  # the first vectors fix the length
-            return await commit(
-                self._bolt, self.graph, self._indexes, self._lengths, new, whole=whole
-            )
+        if whole or new.batch.deletes:  # partitions may become small
+            self._searches.large.clear()
+        commits = GraphCommits(self._bolt, self.graph, self._indexes, self._lengths)
+        # the first vectors fix the length
+        async with self._measuring if commits.new_lengths(new.batch) else nullcontext():
+            return await commits.commit(new, whole=whole)
 
     async def statistics(self) -> Statistics:
-        """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
         records = await self._bolt.read(schema.statistics(self.graph))
         counts = {label: number for label, name, number in records if not name}
         parts = [part_of(number, int(n)) for label, n, number in records if label == SHARD]
@@ -460,7 +370,7 @@ class Neo4jStore:
         """As `Store.clear`, but not in one transaction: a partition may exceed a server's memory.
         Commit markers go first.
         """
-        self._searches.shrunk()
+        self._searches.large.clear()
         confined = (
             "" if partitions is None else f" WHERE x.{quoted(self.graph.partition)} IN $partitions"
         )
@@ -481,5 +391,4 @@ class Neo4jStore:
         )
 
     async def aclose(self) -> None:
-        """Close connections. Safe to call twice."""
         await self._bolt.aclose()

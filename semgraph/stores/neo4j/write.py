@@ -47,6 +47,7 @@ from semgraph.stores.neo4j.schema import Indexes, statistics
 from semgraph.stores.prepare import (
     KEEPS_ENDS,
     RESERVED,
+    Merging,
     PreparedMerge,
     Refusals,
     check_length,
@@ -108,7 +109,6 @@ def rows_of(prepared: PreparedMerge) -> list[dict[str, Any]]:
 def _add_property(
     rows: Sequence[dict[str, Any]], prepared: PreparedMerge, name: str, array: pa.Array[Any]
 ) -> None:
-    """Add a property to the rows."""
     graph, label, write = prepared.graph, prepared.label, prepared.write
     kind, indexed = label.columns[name], name in {graph.key, graph.partition, *label.index}
     clears = write.replace and name not in {graph.key, graph.partition, *label.ends}
@@ -154,9 +154,7 @@ def refuse_long(value: Any, what: str) -> None:
 
 
 def _storable(value: Any) -> bool:
-    """Whether Neo4j has properties of this kind: no objects, no lists of several kinds or with
-    NULL, no larger integers.
-    """
+    """Whether Neo4j has such properties: no objects, mixed lists, NULLs or larger integers."""
     if isinstance(value, list):
         plain = all(_storable(item) and not isinstance(item, list | None) for item in value)
         return plain and len({type(item) for item in value}) <= 1
@@ -166,25 +164,12 @@ def _storable(value: Any) -> bool:
 FRESH = f"{RESERVED}_fresh"
 
 
-@dataclass(frozen=True)
-class CommitText:
-    """A statement that writes a batch.
-
-    Args:
-        text: Returns one record, with the number of rows that write i touched as `w{i}`. No record:
-            a head belongs to another run.
-        parameters: The values of all rows.
-    """
-
-    text: str
-    parameters: Mapping[str, Any]
-
-
 def compile_commit(
     graph: Graph, new: NewContent, indexes: Indexes, *, whole: bool = False
-) -> CommitText:
+) -> tuple[str, dict[str, Any]]:
     """The statement for a batch and its commit markers, which replace those of the same rows, or all
-    if `whole`. Raises EngineError for unknown columns, RowsRefused for values that cannot be stored.
+    if `whole`, and its parameters. It returns one record: the rows that write i touched as `w{i}`;
+    none if a head has changed. Raises EngineError, RowsRefused.
     """
     batch = new.batch
     parts = [KEEP_PLAN]
@@ -194,7 +179,7 @@ def compile_commit(
         lists["heads"] = _heads(new)
     rows = prepare_batch(graph, batch, rows_of)
     for i, write in sorted(enumerate(batch.writes), key=lambda pair: ORDER[type(pair[1])]):
-        parts.append(Shape.of(graph, write, indexes).text(i))
+        parts.append(Shape(graph, write, indexes).text(i))
         lists[f"w{i}"] = _deleted(graph, write) if isinstance(write, Deletion) else rows[i] or []
     if whole:
         parts.append(_FORGET)
@@ -202,7 +187,7 @@ def compile_commit(
         parts.append(_MARKS)
         lists["marks"] = _marks(new)
     returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"
-    return CommitText("\n".join([*parts, f"RETURN {returned}"]), {LISTS: lists})
+    return "\n".join([*parts, f"RETURN {returned}"]), {LISTS: lists}
 
 
 def _deleted(graph: Graph, write: Deletion) -> list[dict[str, str | None]]:
@@ -312,19 +297,16 @@ def _mark(marker: CommitMarker, after: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Shape:
-    """The text of one write. It depends on few columns and on no values. Rows are as `rows_of`
-    returns them.
-    """
+    """The text of one write, over rows as `rows_of` returns them; no value changes it."""
 
     graph: Graph
-    label: Label
     write: Write
     indexes: Indexes
 
-    @classmethod
-    def of(cls, graph: Graph, write: Write, indexes: Indexes) -> Shape:
-        """The shape of a write."""
-        return cls(graph, graph.label(write.label), write, indexes)
+    @property
+    def label(self) -> Label:
+        """The label of the write."""
+        return self.graph.label(self.write.label)
 
     def text(self, number: int) -> str:
         """The sub-query of write `number`."""
@@ -356,9 +338,7 @@ class Shape:
         return self.graph.partition in self.write.rows.column_names
 
     def _within(self, var: str) -> str:
-        """The condition that the bound row is in the row's partition; without a partition, always
-        true.
-        """
+        """The condition that the bound row is in the row's partition, if it has one."""
         same = f"coalesce({var}.{quoted(self.graph.partition)}, '') = row.partition"
         return f"\nWHERE row.partition IS NULL OR {same}" if self._confined else ""
 
@@ -465,247 +445,207 @@ FIRST = f"MERGE (m:{MARK} {{plan: '', partition: '', row: ''}}) DELETE m"
 
 @dataclass
 class Lengths:
-    """The known lengths of vectors, by label and property.
-
-    Args:
-        known: The configured or stored lengths.
-        stored: The properties that have vectors. For others, another process may write the first
-            vector, of any length.
+    """The known lengths of vectors, by label and property: configured or stored. Properties that
+    are not among `stored` may get their first vector from another process, of any length.
     """
 
     known: dict[tuple[str, str], int] = field(default_factory=dict)
     stored: set[tuple[str, str]] = field(default_factory=set)
 
 
-async def commit(
-    bolt: Bolt,
-    graph: Graph,
-    indexes: Indexes,
-    lengths: Lengths,
-    changes: NewContent,
-    *,
-    whole: bool = False,
-) -> Written:
-    """Write all of a batch, or nothing; adds the lengths of first vectors to `lengths`. The markers
-    replace those of the same rows, or all if `whole`.
-
-    Raises ConcurrentWrite, RowsRefused, DataError, StoreUnavailable.
-    """
-    batch = changes.batch
-    new = new_lengths(bolt, graph, lengths, batch)
-    if not changes.heads and not batch.rows:
-        return Written()
-    text = compile_commit(graph, changes, indexes, whole=whole)
-
-    async def work(tx: AsyncManagedTransaction) -> list[int]:
-        run = partial(bolt.run, tx)
-        if new:
-            await run(FIRST)
-            for label, name, stored in await run(statistics(graph)):
-                known = stored if name else None
-                check_length(bolt.uri, label, name, known, new.get((label, name)))
-        records = await run(text.text, text.parameters)
-        if not records:
-            [[partition], *_] = await run(_CHANGED, text.parameters)
-            raise ConcurrentWrite(partition)
-        counts = [int(count) for count in records[0][: len(batch.writes)]]
-        refusals = Refusals()
-        for write, count in zip(batch.writes, counts, strict=True):
-            if not isinstance(write, Deletion) and count < write.rows.num_rows:
-                await _refuse(run, graph, indexes, write, refusals)
-        refusals.check()
-        return counts
-
-    try:
-        counts = await bolt.write(work)
-    except ConstraintViolated as error:
-        await _refuse_violations(bolt, graph, indexes, batch)
-        broken = _violation(batch, str(error)).problem
-        raise DataError(f"{broken.what}; nothing was written", hint=broken.hint) from error
-    lengths.known.update(new)
-    lengths.stored |= new.keys()
-    written = Counter[str]()
-    for write, count in zip(batch.writes, counts, strict=True):
-        written[write.label] += count
-    return Written(dict(written))
-
-
-def new_lengths(
-    bolt: Bolt, graph: Graph, lengths: Lengths, batch: WriteBatch
-) -> dict[tuple[str, str], int]:
-    """The lengths of vectors to write to properties that may have none stored. Raises
-    StoreUnavailable for a length that differs from the known one.
-    """
-    new: dict[tuple[str, str], int] = {}
-    for write in batch.writes:
-        if not write.rows.num_rows:
-            continue
-        for name in set(graph.label(write.label).vectors.values()) & set(write.rows.column_names):
-            size, place = _length(write.rows.column(name)), (write.label, name)
-            known = lengths.known.get(place) or new.get(place)
-            check_length(bolt.uri, write.label, name, known, size or None)
-            if size and place not in lengths.stored:
-                new[place] = size
-    return new
-
-
-def _length(vectors: Any) -> int | None:
-    """The length of the vectors in a column; None if there are none."""
-    if pa.types.is_fixed_size_list(vectors.type):
-        size: int = vectors.type.list_size
-        return size if vectors.null_count < len(vectors) else None
-    return next((len(vector) for vector in vectors.drop_null()), None)
-
-
-async def _refuse(
-    ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite, refusals: Refusals
-) -> None:
-    """Record the refused rows: all skipped ones, except those of `only_existing` without a stored
-    row.
-    """
-    await _refuse_other_partition(ask, graph, indexes, write, graph.key, refusals)
-    if isinstance(write, EdgeWrite) and not write.only_existing:
-        await _refuse_missing_end(ask, graph, write, refusals)
-        for end in ("source", "target"):
-            await _refuse_other_partition(ask, graph, indexes, write, end, refusals)
-
-
-async def _refuse_other_partition(
-    ask: Ask,
-    graph: Graph,
-    indexes: Indexes,
-    write: NodeWrite | EdgeWrite,
-    column: str,
-    refusals: Refusals,
-) -> None:
-    """Refuse rows that are stored under another partition: by the row's key, or, if `column` is an
-    end, by the key of that end.
-    """
-    if graph.partition not in write.rows.column_names:
-        return
-    label = graph.label(write.label)
-    name = {"source": label.source, "target": label.target}.get(column, label.name)
-    pattern = pattern_of(graph.label(name), inner=f" {{{quoted(graph.key)}: row.key}}")
-    part = quoted(graph.partition)
-    text = (
-        f"UNWIND $rows AS row\nMATCH {pattern}"
-        f"{indexes.hint('n', name, graph.key)}\n"
-        f"WHERE coalesce(n.{part}, '') <> row.partition RETURN row.of, row.key"
-    )
-    columns = {"of": graph.key, "key": column, "partition": graph.partition}
-    values = [write.rows.column(name).to_pylist() for name in columns.values()]
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
-    for of, key in await ask(text, {"rows": rows}):
-        what = f"{label.name} {of}"
-        refusals.add(
-            write, of, taken(what) if column == graph.key else no_end(what, column, key, name)
-        )
-
-
-async def _refuse_missing_end(ask: Ask, graph: Graph, write: EdgeWrite, refusals: Refusals) -> None:
-    label, key = graph.label(write.label), quoted(graph.key)
-    text = (
-        "UNWIND $rows AS row\n"
-        f"WITH row, EXISTS {{ (:{quoted(label.source)} {{{key}: row.source}}) }} AS source,\n"
-        f"  EXISTS {{ (:{quoted(label.target)} {{{key}: row.target}}) }} AS target\n"
-        "WHERE NOT source OR NOT target RETURN row, source"
-    )
-    rows = write.rows.select([graph.key, "source", "target"]).to_pylist()
-    for row, source in await ask(text, {"rows": rows}):
-        end, of = ("target", label.target) if source else ("source", label.source)
-        refusals.add(
-            write, row[graph.key], no_end(f"{label.name} {row[graph.key]}", end, row[end], of)
-        )
-
-
-async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: WriteBatch) -> None:
-    """Find the rows that violate a constraint of the database. Raises RowsRefused if there are any."""
-    refusals = Refusals()
-    for write in batch.writes:
-        # An edge of this key may lie between ends of another partition.
-        if isinstance(write, EdgeWrite):
-            await _refuse_other_partition(bolt.read, graph, indexes, write, graph.key, refusals)
-        elif (
-            isinstance(write, Deletion)
-            and not write.detach
-            and graph.label(write.label).kind == "node"
-        ):
-            await _refuse_edges_left(bolt.read, graph, write, batch, refusals)
-    refusals.check()
-    writes = sorted(batch.writes, key=lambda write: ORDER[type(write)])
-    rows = [(write, place) for write in writes for place in range(write.rows.num_rows)]
-    while (broken := await _first_violation(bolt, graph, indexes, rows)) is not None:
-        place, error = broken
-        write, row = rows.pop(place)
-        refusals.add(write, write.rows.column(graph.key)[row].as_py(), error)
-    refusals.check()
-
-
-async def _refuse_edges_left(
-    ask: Ask, graph: Graph, write: Deletion, batch: WriteBatch, refusals: Refusals
-) -> None:
-    """Refuse to delete nodes that keep edges after the batch."""
-    key = quoted(graph.key)
-    deleted = {
-        other.label: other.rows.column(graph.key).to_pylist()
-        for other in batch.writes
-        if isinstance(other, Deletion) and graph.label(other.label).kind == "edge"
-    }
-    text = (
-        f"UNWIND $keys AS k\nMATCH (n:{quoted(write.label)} {{{key}: k}})-[r]-()\n"
-        f"WHERE NOT r.{key} IN coalesce($deleted[type(r)], [])\n"
-        f"RETURN k, type(r), r.{key}, startNode(r).{key}, endNode(r).{key}"
-    )
-    keys = write.rows.column(graph.key).to_pylist()
-    for node, kind, edge, source, target in await ask(text, {"keys": keys, "deleted": deleted}):
-        between = f"{kind} {edge} lies between {source} and {target}"
-        refusals.add(write, node, still_has_edges(f"a {write.label}", between))
-
-
-async def _first_violation(
-    bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]
-) -> tuple[int, DataError] | None:
-    """The first of some rows that violates a constraint when it is written after its predecessors;
-    None if none does.
-    """
-    if (error := await _try(bolt, graph, indexes, rows)) is None:
-        return None
-    good, bad = 0, len(rows)  # this many of the first rows can be written; this many cannot
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        failed = await _try(bolt, graph, indexes, rows[:middle])
-        good, bad, error = (middle, bad, error) if failed is None else (good, middle, failed)
-    return bad - 1, error
-
-
 class _Rollback(Exception):
     """Rolls back a trial transaction."""
 
 
-async def _try(
-    bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]
-) -> DataError | None:
-    """Write some rows and roll back; return the error of the constraint that they violate, if any."""
-    places: dict[int, list[int]] = {}
-    for write, place in rows:
-        places.setdefault(id(write), []).append(place)
-    writes = {id(write): write for write, _ in rows}
-    some = WriteBatch(
-        tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
-    )
-    text = compile_commit(graph, NewContent.of(some), indexes)
+@dataclass(frozen=True)
+class GraphCommits:
+    """Commits to a database, for one graph."""
 
-    async def work(tx: AsyncManagedTransaction) -> None:
-        await bolt.run(tx, text.text, text.parameters)
-        raise _Rollback
+    bolt: Bolt
+    graph: Graph
+    indexes: Indexes
+    lengths: Lengths
 
-    try:
-        await bolt.write(work)
-    except ConstraintViolated as error:
-        return _violation(some, str(error))
-    except _Rollback:
-        pass
-    return None
+    async def commit(self, changes: NewContent, *, whole: bool = False) -> Written:
+        """As `Store.commit`. The markers replace those of the same rows, or all if `whole`."""
+        batch = changes.batch
+        new = self.new_lengths(batch)
+        if not changes.heads and not batch.rows:
+            return Written()
+        text, parameters = compile_commit(self.graph, changes, self.indexes, whole=whole)
+
+        async def work(tx: AsyncManagedTransaction) -> list[int]:
+            run = partial(self.bolt.run, tx)
+            if new:
+                await run(FIRST)
+                for label, name, stored in await run(statistics(self.graph)):
+                    known = stored if name else None
+                    check_length(self.bolt.uri, label, name, known, new.get((label, name)))
+            records = await run(text, parameters)
+            if not records:
+                [[partition], *_] = await run(_CHANGED, parameters)
+                raise ConcurrentWrite(partition)
+            counts = [int(count) for count in records[0][: len(batch.writes)]]
+            refusals = Refusals()
+            for write, count in zip(batch.writes, counts, strict=True):
+                if not isinstance(write, Deletion) and count < write.rows.num_rows:
+                    await self._refuse(run, write, refusals)
+            refusals.check()
+            return counts
+
+        try:
+            counts = await self.bolt.write(work)
+        except ConstraintViolated as error:
+            await self._refuse_violations(batch)
+            broken = _violation(batch, str(error)).problem
+            raise DataError(f"{broken.what}; nothing was written", hint=broken.hint) from error
+        self.lengths.known.update(new)
+        self.lengths.stored |= new.keys()
+        written = Counter[str]()
+        for write, count in zip(batch.writes, counts, strict=True):
+            written[write.label] += count
+        return Written(dict(written))
+
+    def new_lengths(self, batch: WriteBatch) -> dict[tuple[str, str], int]:
+        """The lengths of what may be the first vectors of a property. Raises StoreUnavailable."""
+        new: dict[tuple[str, str], int] = {}
+        for write in batch.writes:
+            if not write.rows.num_rows:
+                continue
+            vectors = set(self.graph.label(write.label).vectors.values())
+            for name in vectors & set(write.rows.column_names):
+                size, place = _length(write.rows.column(name)), (write.label, name)
+                known = self.lengths.known.get(place) or new.get(place)
+                check_length(self.bolt.uri, write.label, name, known, size or None)
+                if size and place not in self.lengths.stored:
+                    new[place] = size
+        return new
+
+    async def _refuse(self, ask: Ask, write: Merging, refusals: Refusals) -> None:
+        """Record all skipped rows, except those of `only_existing` without a stored row."""
+        await self._refuse_other_partition(ask, write, self.graph.key, refusals)
+        if isinstance(write, EdgeWrite) and not write.only_existing:
+            await self._refuse_missing_end(ask, write, refusals)
+            for end in ("source", "target"):
+                await self._refuse_other_partition(ask, write, end, refusals)
+
+    async def _refuse_other_partition(
+        self, ask: Ask, write: Merging, column: str, refusals: Refusals
+    ) -> None:
+        """Refuse rows whose key, or whose end in `column`, is stored under another partition."""
+        graph, label = self.graph, self.graph.label(write.label)
+        if graph.partition not in write.rows.column_names:
+            return
+        name = {"source": label.source, "target": label.target}.get(column, label.name)
+        pattern = pattern_of(graph.label(name), inner=f" {{{quoted(graph.key)}: row.key}}")
+        text = (
+            f"UNWIND $rows AS row\nMATCH {pattern}{self.indexes.hint('n', name, graph.key)}\n"
+            f"WHERE coalesce(n.{quoted(graph.partition)}, '') <> row.partition RETURN row.of, row.key"
+        )
+        columns = {"of": graph.key, "key": column, "partition": graph.partition}
+        values = [write.rows.column(name).to_pylist() for name in columns.values()]
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+        for of, key in await ask(text, {"rows": rows}):
+            what = f"{label.name} {of}"
+            error = taken(what) if column == graph.key else no_end(what, column, key, name)
+            refusals.add(write, of, error)
+
+    async def _refuse_missing_end(self, ask: Ask, write: EdgeWrite, refusals: Refusals) -> None:
+        label, key = self.graph.label(write.label), quoted(self.graph.key)
+        text = (
+            "UNWIND $rows AS row\n"
+            f"WITH row, EXISTS {{ (:{quoted(label.source)} {{{key}: row.source}}) }} AS source,\n"
+            f"  EXISTS {{ (:{quoted(label.target)} {{{key}: row.target}}) }} AS target\n"
+            "WHERE NOT source OR NOT target RETURN row, source"
+        )
+        rows = write.rows.select([self.graph.key, "source", "target"]).to_pylist()
+        for row, source in await ask(text, {"rows": rows}):
+            end, of = ("target", label.target) if source else ("source", label.source)
+            edge = row[self.graph.key]
+            refusals.add(write, edge, no_end(f"{label.name} {edge}", end, row[end], of))
+
+    async def _refuse_violations(self, batch: WriteBatch) -> None:
+        """Raise RowsRefused for the rows that violate a constraint of the database."""
+        refusals = Refusals()
+        for write in batch.writes:
+            # An edge of this key may lie between ends of another partition.
+            if isinstance(write, EdgeWrite):
+                await self._refuse_other_partition(self.bolt.read, write, self.graph.key, refusals)
+            elif isinstance(write, Deletion) and not write.detach:
+                await self._refuse_edges_left(write, batch, refusals)
+        refusals.check()
+        writes = sorted(batch.writes, key=lambda write: ORDER[type(write)])
+        rows = [(write, place) for write in writes for place in range(write.rows.num_rows)]
+        while (broken := await self._first_violation(rows)) is not None:
+            place, error = broken
+            write, row = rows.pop(place)
+            refusals.add(write, write.rows.column(self.graph.key)[row].as_py(), error)
+        refusals.check()
+
+    async def _refuse_edges_left(
+        self, write: Deletion, batch: WriteBatch, refusals: Refusals
+    ) -> None:
+        if self.graph.label(write.label).kind == "edge":
+            return
+        key = quoted(self.graph.key)
+        deleted = {
+            other.label: other.rows.column(self.graph.key).to_pylist()
+            for other in batch.writes
+            if isinstance(other, Deletion) and self.graph.label(other.label).kind == "edge"
+        }
+        text = (
+            f"UNWIND $keys AS k\nMATCH (n:{quoted(write.label)} {{{key}: k}})-[r]-()\n"
+            f"WHERE NOT r.{key} IN coalesce($deleted[type(r)], [])\n"
+            f"RETURN k, type(r), r.{key}, startNode(r).{key}, endNode(r).{key}"
+        )
+        keys = write.rows.column(self.graph.key).to_pylist()
+        found = await self.bolt.read(text, {"keys": keys, "deleted": deleted})
+        for node, kind, edge, source, target in found:
+            between = f"{kind} {edge} lies between {source} and {target}"
+            refusals.add(write, node, still_has_edges(f"a {write.label}", between))
+
+    async def _first_violation(
+        self, rows: Sequence[tuple[Write, int]]
+    ) -> tuple[int, DataError] | None:
+        """The first row that violates a constraint when it is written after its predecessors."""
+        if (error := await self._try(rows)) is None:
+            return None
+        good, bad = 0, len(rows)  # this many of the first rows can be written; this many cannot
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            failed = await self._try(rows[:middle])
+            good, bad, error = (middle, bad, error) if failed is None else (good, middle, failed)
+        return bad - 1, error
+
+    async def _try(self, rows: Sequence[tuple[Write, int]]) -> DataError | None:
+        """Write some rows and roll back; return the error if they violate a constraint."""
+        places: dict[int, list[int]] = {}
+        for write, place in rows:
+            places.setdefault(id(write), []).append(place)
+        writes = {id(write): write for write, _ in rows}
+        some = WriteBatch(
+            tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
+        )
+        text, parameters = compile_commit(self.graph, NewContent.of(some), self.indexes)
+
+        async def work(tx: AsyncManagedTransaction) -> None:
+            await self.bolt.run(tx, text, parameters)
+            raise _Rollback
+
+        try:
+            await self.bolt.write(work)
+        except ConstraintViolated as error:
+            return _violation(some, str(error))
+        except _Rollback:
+            pass
+        return None
+
+
+def _length(vectors: Any) -> int | None:
+    if pa.types.is_fixed_size_list(vectors.type):
+        size: int = vectors.type.list_size
+        return size if vectors.null_count < len(vectors) else None
+    return next((len(vector) for vector in vectors.drop_null()), None)
 
 
 def _violation(batch: WriteBatch, message: str) -> DataError:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from sqlite3 import Connection
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semgraph.expr.functions import distinct_words, overlap_of
 from semgraph.stores.base import Method
@@ -76,16 +76,9 @@ class QueryWord(NamedTuple):
 
 
 class FullTextIndex:
-    """The full-text index of a property within one transaction.
+    """The full-text index of a property, with others, within one transaction."""
 
-    Args:
-        con: The connection.
-        table: The table of the label.
-        prop: The property; all properties of its index are searched.
-        caches: Keeps counts until the file changes.
-    """
-
-    def __init__(self, con: sqlite3.Connection, table: Table, prop: str, caches: Caches) -> None:
+    def __init__(self, con: Connection, table: Table, prop: str, caches: Caches) -> None:
         self.con, self.table, self.prop = con, table, prop
         self._words = caches.words
         full, self.properties = table.words(prop)
@@ -121,11 +114,7 @@ class FullTextIndex:
     def blocks(self, partitions: Sequence[str | None]) -> list[WordBlock] | None:
         """The words of some partitions; None if these have many rows."""
         names = [partition for partition in partitions if partition is not None]
-        rows = 0
-        for name in names:
-            cached = self._words.known(self.table, self.prop, name)
-            rows += self.size(name) if cached is None else cached
-        if rows > _FEW or len(names) < len(partitions):
+        if len(names) < len(partitions) or sum(map(self.size, names)) > _FEW:
             return None
         return self._words.blocks(self.con, self.table, self.prop, names)
 
@@ -203,10 +192,8 @@ class FullTextIndex:
         return hits
 
 
-def _averages(con: sqlite3.Connection, full: str) -> tuple[int, float]:
-    """The number of rows of an FTS5 table and the mean number of words of a row, from its averages
-    record.
-    """
+def _averages(con: Connection, full: str) -> tuple[int, float]:
+    """The rows of an FTS5 table and their mean number of words, from its averages record."""
     row = con.execute(f"SELECT block FROM {quote(full + '_data')} WHERE id = 1").fetchone()
     numbers, number = [], 0
     for byte in row[0] if row else b"":
@@ -281,42 +268,17 @@ class Sums:
         return self.ids[order].tolist(), self.scores[order].tolist()
 
 
-class TextRanking(Protocol):
-    """A ranking of rows for the words of one query."""
-
-    def take(self, k: int | None) -> Hits:
-        """The best k rows (None: all), best first, ties by key."""
-
-    def score(self, ids: Sequence[int]) -> Hits:
-        """Scores of some rows; rows without any of the words are left out."""
-
-    def words_of(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
-        """The words of some rows."""
-
-
-def ranking(
-    index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
-) -> TextRanking:
-    """The ranking for the words of a query.
-
-    Args:
-        index: The index.
-        query: The words.
-        partitions: The partitions that the row may see; `[None]`: all.
-    """
-    blocks = index.blocks(partitions)
-    if blocks is None:
-        return RarestFirst(index, query, partitions)
-    return RankedPostings(blocks, query, index.mean_length)
-
-
 def _weighted(rows: int, counts: Iterable[tuple[int, str]]) -> list[QueryWord]:
     """Words with the number of rows that hold them, rarest first, without those that no row holds."""
     return [QueryWord(word, weight(rows, n)) for n, word in sorted(counts) if n]
 
 
 class RankedPostings:
-    """A ranking for one query, over partitions with their words in memory."""
+    """A ranking of rows for the words of one query, over partitions with their words in memory.
+
+    `take` gives the best k rows (None: all), best first, ties by key; `score` the scores of some
+    rows, without those that have none of the words.
+    """
 
     def __init__(
         self, blocks: Sequence[WordBlock], query: Sequence[str], mean_length: float
@@ -330,17 +292,14 @@ class RankedPostings:
         self._mean_length = mean_length
 
     def take(self, k: int | None) -> Hits:
-        """As `TextRanking.take`."""
         hits = [hit for block in self._blocks for hit in self._hits(block, None)]
         return sorted(hits) if k is None else nsmallest(k, hits)
 
     def score(self, ids: Sequence[int]) -> Hits:
-        """As `TextRanking.score`."""
         rows = set(ids)
         return [hit for block in self._blocks for hit in self._hits(block, rows)]
 
     def words_of(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
-        """As `TextRanking.words_of`."""
         for row in ids:
             yield next(block.rows[row].words for block in self._blocks if row in block.rows)
 
@@ -357,7 +316,7 @@ class RankedPostings:
 
 
 class RarestFirst:
-    """A ranking for one query that reads postings as far as needed."""
+    """A ranking as `RankedPostings`, which reads postings as far as needed."""
 
     def __init__(
         self, index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
@@ -368,17 +327,14 @@ class RarestFirst:
         self.words = _weighted(rows, counts)
 
     def score(self, ids: Sequence[int]) -> Hits:
-        """As `TextRanking.score`."""
         return self.index.score(ids, self.words)
 
     def words_of(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
-        """As `TextRanking.words_of`."""
         texts = {row: cells for row, _, *cells in self.index.texts(ids)}
         for row in ids:
             yield distinct_words(" ".join(t for t in texts[row] if isinstance(t, str)))
 
     def take(self, k: int | None) -> Hits:
-        """As `TextRanking.take`."""
         sums, rest = self._read(k)
         if k is None:
             return sorted(self.score(sums.ids.tolist()))
@@ -413,9 +369,7 @@ class RarestFirst:
         return sums, 0.0
 
     def _without_late_ties(self, sums: Sums, k: int) -> Sums:
-        """The rows that contain the best k by final scores: of those that tie for the last places,
-        only the first by key.
-        """
+        """The rows with the best k; of those that tie for the last places, the first by key."""
         best = sums.best(k)
         sure = sums.at_least(best * (1 + _SLACK))
         tied = sums.but(sure)
@@ -423,6 +377,19 @@ class RarestFirst:
             return sums
         places = self.index.first_by_key(tied.ids.tolist(), k - len(sure.ids))
         return sums.of([*sure.ids.tolist(), *places])
+
+
+TextRanking = RankedPostings | RarestFirst
+
+
+def ranking(
+    index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
+) -> TextRanking:
+    """The ranking for the words of a query, over some partitions; `[None]`: all."""
+    blocks = index.blocks(partitions)
+    if blocks is None:
+        return RarestFirst(index, query, partitions)
+    return RankedPostings(blocks, query, index.mean_length)
 
 
 @dataclass(frozen=True)
@@ -442,7 +409,7 @@ class FullText:
         texts = column(self.scope.request.rows, self.method.column).to_pylist()
         return [text or "" for text in texts]
 
-    def hits(self, con: sqlite3.Connection, caches: Caches) -> Iterator[RankedHit]:
+    def hits(self, con: Connection, caches: Caches) -> Iterator[RankedHit]:
         """The hits, ties by key."""
         index = FullTextIndex(con, self.scope.table, self.method.prop, caches)
         for row, query in enumerate(self.queries):
@@ -458,9 +425,7 @@ class FullText:
             for rank, (score, _, row_id) in enumerate(hits[: self.method.k]):
                 yield RankedHit(q, rank, -score, row_id)
 
-    def _passing(
-        self, con: sqlite3.Connection, best: TextRanking, q: int, *, confined: bool
-    ) -> Hits:
+    def _passing(self, con: Connection, best: TextRanking, q: int, *, confined: bool) -> Hits:
         """The best rows that pass the conditions. Reads more rows as long as fewer than k pass."""
         k, scope = self.method.ranked, self.scope
         if not scope.where and not confined:

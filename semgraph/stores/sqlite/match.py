@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
+from sqlite3 import Connection
 from typing import Any
 
 import pyarrow as pa
 
 from semgraph.errors import EngineError
 from semgraph.expr import Scalar, Type
-from semgraph.logical.graph import PatternEdge, PatternNode, PatternPath, elements_of, path_ends
+from semgraph.logical.graph import (
+    Element,
+    PatternEdge,
+    PatternNode,
+    PatternPath,
+    elements_of,
+    path_ends,
+)
+from semgraph.logical.schema import Label
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.conditions import Prop
 from semgraph.stores.prepare import (
+    Dimensions,
     match_schema,
-    path_order,
+    match_table,
     returned,
     scan_schema,
-    struct_array,
     without_left_out,
 )
 from semgraph.stores.sqlite.rows import RequestRows
-from semgraph.stores.sqlite.schema import ID, Table, quote, temporary
+from semgraph.stores.sqlite.schema import ID, Table, Tables, quote, temporary
 from semgraph.stores.sqlite.search import arrays_of, read_rows
 
 
@@ -47,37 +54,91 @@ def looseness(element: PatternNode | PatternEdge, table: Table) -> int:
     return 1 if props & {*table.label.index} else 2 if props else 3
 
 
-class PatternMatch:
-    """A pattern, prepared for its rows. Element i of the path is `t<i>` in SQL; nodes are even,
-    edges odd.
-    """
+class _Match:
+    """A pattern, prepared for its rows, and the properties that its variables return."""
 
-    def __init__(
-        self, tables: Mapping[str, Table], query: MatchQuery, request: RequestRows
-    ) -> None:
-        self.query, self.request = query, request
-        self.elements = query.pattern.fixed
-        self.tables = [tables[element.label] for element in self.elements]
-        self.graph = self.tables[0].graph
-        self.place = {element.var: i for i, element in enumerate(self.elements) if element.var}
+    known: dict[str, tuple[str, Table]]  # the alias and the table of each variable
+
+    def __init__(self, tables: Tables, query: MatchQuery, request: RequestRows) -> None:
+        self.tables, self.query, self.request = tables, query, request
+        self.graph = next(iter(tables.values())).graph
+        self.left_out = next(iter(tables.values())).left_out
         self.parts = request.parts(query.partition) if query.partition is not None else ""
+        self.names = {
+            element.var: list(returned(self.graph, label, query.properties.get(element.var, ())))
+            for element, label in elements_of(self.graph, query.pattern)
+            if element.var and label is not None
+        }
+
+    def _prop(self, prop: Prop) -> tuple[str, Type]:
+        if not prop.var or prop.var not in self.known:
+            named = ", ".join(filter(None, self.known))
+            raise EngineError(f'a conjunct names "{prop.var}", which the pattern does not: {named}')
+        alias, table = self.known[prop.var]
+        return table.stored(prop.name, alias), table.type_of(prop.name)
+
+    def stored(self, element: Element, table: Table, alias: str) -> list[str]:
+        """The returned properties of an element, in SQL."""
+        return [table.stored(name, alias) for name in self.names.get(element.var, ())]
+
+    def result(self, con: Connection, sql: str, dimensions: Dimensions, way: int = 1) -> pa.Table:
+        """The matches of a statement that returns the ordinal, the walk of a variable-length path
+        (its edges, each as `label:id;`; `way` is -1 if it was walked backwards), and the properties
+        of all other variables.
+        """
+        rows = con.execute(sql).fetchall()
+        walks = [walk.strip(";").split(";")[::way] if walk else [] for _, walk, *_ in rows]
+        edges = self._edges(con, chain.from_iterable(walks))
+
+        def record(row: Sequence[Any], walk: Sequence[str]) -> list[Any]:
+            values, cells = list(row[:1]), iter(row[2:])
+            for element in self.query.pattern.variables:
+                names = self.names.get(element.var)
+                steps = [edges[step] for step in walk] if names is None else []
+                values.append(steps if names is None else list(islice(cells, len(names))))
+            return values
+
+        def columns(
+            label: Label, fields: Sequence[pa.Field[Any]], found: Sequence[Sequence[Any]]
+        ) -> list[pa.Array[Any]]:
+            table = Table(self.graph, label, self.left_out)
+            return arrays_of(table, [field.name for field in fields], found, dimensions)
+
+        schema = match_schema(self.graph, self.query, dimensions)
+        records = map(record, rows, walks)
+        return match_table(self.graph, self.query, schema, self.left_out, records, columns)
+
+    def _edges(self, con: Connection, steps: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        ids: dict[str, list[int]] = {}
+        for step in dict.fromkeys(steps):
+            label, _, number = step.partition(":")
+            ids.setdefault(label, []).append(int(number))
+        edges: dict[str, tuple[str, ...]] = {}
+        for label, numbers in ids.items():
+            table = self.tables[label]
+            columns = read_rows(con, table, [self.graph.key, *table.label.ends], numbers, {})
+            for number, key, *ends in zip(numbers, *(c.to_pylist() for c in columns), strict=True):
+                edges[f"{label}:{number}"] = (key, label, *ends)
+        return edges
+
+
+class PatternMatch(_Match):
+    """A pattern of fixed length. Element i of the path is `t<i>` in SQL; nodes are even, edges odd."""
+
+    def __init__(self, tables: Tables, query: MatchQuery, request: RequestRows) -> None:
+        super().__init__(tables, query, request)
+        self.elements = query.pattern.fixed
+        self.tables_of = [tables[element.label] for element in self.elements]
+        self.known = {e.var: (f"t{i}", self.tables_of[i]) for i, e in enumerate(self.elements)}
         self.conditions = [
             *self._props(),
             *self._joins(),
             *request.conjuncts(query.where, None, self._prop),
         ]
 
-    def _prop(self, prop: Prop) -> tuple[str, Type]:
-        if prop.var not in self.place:
-            raise EngineError(
-                f'a conjunct names "{prop.var}", which the pattern does not: {", ".join(self.place)}'
-            )
-        i = self.place[prop.var]
-        return self.tables[i].stored(prop.name, f"t{i}"), self.tables[i].type_of(prop.name)
-
     def _props(self) -> list[str]:
         tests = ["s.q = r.q"] if self.parts else []
-        for i, (element, table) in enumerate(zip(self.elements, self.tables, strict=True)):
+        for i, (element, table) in enumerate(zip(self.elements, self.tables_of, strict=True)):
             if self.parts:
                 # Keeps SQLite off the index by partition, so that it uses that by ends.
                 away = "+" if i % 2 and i != self.order[0] else ""
@@ -90,15 +151,13 @@ class PatternMatch:
         for i, edge in enumerate(self.elements):
             if isinstance(edge, PatternEdge):
                 tests.append(self._ends(i, edge))
-                same = [j for j in range(1, i, 2) if self.tables[j].label.name == edge.label]
+                same = [j for j in range(1, i, 2) if self.tables_of[j].label.name == edge.label]
                 tests += [f"t{i}.{ID} <> t{j}.{ID}" for j in same]
         return tests
 
     def _ends(self, i: int, edge: PatternEdge) -> str:
-        """The condition that an edge connects its two nodes; in either direction if both are
-        possible.
-        """
-        key, label = quote(self.graph.key), self.tables[i].label
+        """The condition that an edge connects its two nodes, in the possible directions."""
+        key, label = quote(self.graph.key), self.tables_of[i].label
         tests = []
         for source, target, directions in (
             (i - 1, i + 1, ("out", "any")),
@@ -117,38 +176,24 @@ class PatternMatch:
         """Elements in join order: from the most selective one outwards along the path."""
         start = min(
             range(len(self.elements)),
-            key=lambda i: (looseness(self.elements[i], self.tables[i]), i % 2, i),
+            key=lambda i: (looseness(self.elements[i], self.tables_of[i]), i % 2, i),
         )
         return [start, *range(start + 1, len(self.elements)), *range(start - 1, -1, -1)]
 
-    def run(self, con: sqlite3.Connection, dimensions: Mapping[tuple[str, str], int]) -> pa.Table:
+    def run(self, con: Connection, dimensions: Dimensions) -> pa.Table:
         """The paths of all rows, within a transaction, after `request.load`."""
-        variables = [(i, e) for i, e in enumerate(self.elements) if e.var]
-        names = {
-            i: list(
-                returned(self.graph, self.tables[i].label, self.query.properties.get(e.var, ()))
-            )
-            for i, e in variables
-        }
-        selected, sources = ["r.q"], [f"temp.{self.request.table} r"]
-        for i, listed in names.items():
-            selected += [self.tables[i].stored(name, f"t{i}") for name in listed]
+        selected, sources = ["r.q", "''"], [f"temp.{self.request.table} r"]
+        for i, (element, table) in enumerate(zip(self.elements, self.tables_of, strict=True)):
+            selected += self.stored(element, table, f"t{i}")
         if self.parts:
             sources.append(f"temp.{self.parts} s")
-        sources += [f"{self.tables[i].name} t{i}" for i in self.order]
-        order = ["r.q", *(f"t{i}.{quote(self.graph.key)}" for i in names)]
+        sources += [f"{self.tables_of[i].name} t{i}" for i in self.order]
         where = f"WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
-        sql = f"SELECT {', '.join(selected)} FROM {' CROSS JOIN '.join(sources)} {where} ORDER BY {', '.join(order)}"
-        rows = con.execute(sql).fetchall()
-        schema = match_schema(self.graph, self.query, dimensions)
-        columns: list[pa.Array[Any]] = [pa.array([row[0] for row in rows], pa.int64())]
-        at = 1
-        for i, element in variables:
-            cells = [row[at : at + len(names[i])] for row in rows]
-            arrays = arrays_of(self.tables[i], names[i], cells, dimensions)
-            columns.append(struct_array(arrays, schema.field(element.var).type))
-            at += len(names[i])
-        return without_left_out(pa.Table.from_arrays(columns, schema=schema), schema.names[1:])
+        key = quote(self.graph.key)
+        # Without this order SQLite reads all edges if they may have either direction.
+        order = ", ".join(["r.q", *(f"t{i}.{key}" for i, e in enumerate(self.elements) if e.var)])
+        sql = f"SELECT {', '.join(selected)} FROM {' CROSS JOIN '.join(sources)} {where} ORDER BY {order}"
+        return self.result(con, sql, dimensions)
 
 
 class LabelScan:
@@ -169,60 +214,43 @@ class LabelScan:
             where, "", lambda prop: (table.stored(prop.name), table.type_of(prop.name))
         )
 
-    def run(self, con: sqlite3.Connection, dimensions: Mapping[tuple[str, str], int]) -> pa.Table:
+    def run(self, con: Connection, dimensions: Dimensions) -> pa.Table:
         """The rows, within a transaction."""
         table, conditions = self.table, list(self.conditions)
         self.request.load(con)
         if self.partitions is not None:
-            rows = ((part,) for part in self.partitions)
-            parts = temporary(con, "#parts", ["part TEXT"], rows, unique="part")
+            listed = ((part,) for part in self.partitions)
+            parts = temporary(con, "#parts", ["part TEXT"], listed, unique="part")
             conditions.append(f"t.{table.partition} IN (SELECT part FROM {parts})")
         schema = scan_schema(table.graph, table.label.name, self.properties, dimensions)
         selected = ", ".join(table.stored(name) for name in schema.names)
-        source = (
-            f"temp.{self.request.table} r CROSS JOIN {table.name} t"
-            if self.conditions
-            else f"{table.name} t"
-        )
+        rows = f"temp.{self.request.table} r CROSS JOIN " if self.conditions else ""
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        found = con.execute(
-            f"SELECT {selected} FROM {source} {where} ORDER BY t.{table.key}{self.last}"
-        ).fetchall()
+        sql = (
+            f"SELECT {selected} FROM {rows}{table.name} t {where} ORDER BY t.{table.key}{self.last}"
+        )
+        found = con.execute(sql).fetchall()
         arrays = arrays_of(table, schema.names, found, dimensions)
         result = pa.Table.from_arrays(arrays, schema=schema)
         return without_left_out(result, [table.graph.key])
 
 
-Node = tuple[str, int]  # label and id of a row
-
-
-@dataclass(frozen=True)
-class _Path:
-    """A match: a table row for each element of the pattern; for the variable-length path, the
-    second element, the rows of its edges.
-    """
-
-    q: int
-    places: tuple[tuple[Node, ...], ...]
-
-
-class VariablePaths:
-    """A pattern with a variable-length path, prepared for its rows."""
+class VariablePaths(_Match):
+    """A pattern with a variable-length path."""
 
     def __init__(
         self,
-        tables: Mapping[str, Table],
+        tables: Tables,
         query: MatchQuery,
         path: PatternPath,
         request: RequestRows,
     ) -> None:
-        self.tables, self.query, self.path, self.request = tables, query, path, request
-        self.graph = next(iter(tables.values())).graph
+        super().__init__(tables, query, request)
+        self.path = path
         self.nodes = query.pattern.nodes
         self.ends = path_ends(self.graph, query.pattern, path)
         first, second = (looseness(self.nodes[place], self._table(place)) for place in (0, 1))
         self.begin = int(second < first)
-        self.parts = request.parts(query.partition) if query.partition is not None else ""
         self.props = [
             named(self.nodes[place], f"t{place}", self._table(place), request) for place in (0, 1)
         ]
@@ -231,13 +259,15 @@ class VariablePaths:
             + named(node, f"t{place}", tables[node.label], request)
             for place, edge, node in self._rest
         }
+        self.known = {n.var: (f"t{i}", self._table(i)) for i, n in enumerate(self.nodes[:2])}
+        for place, edge, node in self._rest:
+            self.known[edge.var] = f"e{place}", tables[edge.label]
+            self.known[node.var] = f"t{place}", tables[node.label]
         self.where = request.conjuncts(query.where, None, self._prop)
 
     @property
     def _rest(self) -> list[tuple[int, PatternEdge, PatternNode]]:
-        """Edges after the variable-length path with the nodes that they lead to, and the position
-        of each node among the nodes.
-        """
+        """Edges after the path, the nodes that they lead to, and the positions of these."""
         pairs = zip(self.query.pattern.edges[1:], self.nodes[2:], strict=True)
         return [
             (place, edge, node)
@@ -246,30 +276,21 @@ class VariablePaths:
         ]
 
     def _table(self, place: int) -> Table:
-        """The table of an end; of several the first, because they share the properties that are
-        read.
-        """
+        """The table of an end; of several the first, because they share what is read."""
         return self.tables[self.ends[place][0]]
-
-    def _prop(self, prop: Prop) -> tuple[str, Type]:
-        known = {
-            node.var: (f"t{place}", self._table(place)) for place, node in enumerate(self.nodes[:2])
-        }
-        for place, edge, node in self._rest:
-            known |= {
-                edge.var: (f"e{place}", self.tables[edge.label]),
-                node.var: (f"t{place}", self.tables[node.label]),
-            }
-        alias, table = known[prop.var]
-        return table.stored(prop.name, alias), table.type_of(prop.name)
 
     @property
     def sql(self) -> str:
-        """The statement: ordinal, label and id of both ends, the path, and the ids after it."""
+        """The statement, as `result` reads it."""
         rows = f"temp.{self.request.table} r"
         walk = [*self._seeds(rows), *self._steps()]
         near, far = self.begin, 1 - self.begin
-        behind = [f"{name}{place}.{ID}" for place, *_ in self._rest for name in "et"]
+        behind = [
+            cell
+            for place, edge, node in self._rest
+            for element, alias in ((edge, f"e{place}"), (node, f"t{place}"))
+            for cell in self.stored(element, self.tables[element.label], alias)
+        ]
         selects = []
         for begin in self.ends[near]:
             for end in self.ends[far]:
@@ -289,17 +310,21 @@ class VariablePaths:
                         for p, edge, node in self._rest
                     ),
                 ]
+                first, last = (end, begin) if near else (begin, end)
+                cells = [
+                    *self.stored(self.nodes[0], self.tables[first], "t0"),
+                    *self.stored(self.nodes[1], self.tables[last], "t1"),
+                    *behind,
+                ]
                 selects.append(
-                    f"SELECT {', '.join(['w.q, w.begin, w.first, w.steps, w.label, w.at', *behind])} "
-                    f"FROM {' CROSS JOIN '.join(sources)} WHERE {' AND '.join(tests)}"
+                    f"SELECT {', '.join(['w.q', 'w.steps', *cells])} FROM {' CROSS JOIN '.join(sources)} "
+                    f"WHERE {' AND '.join(tests)}"
                 )
         columns = "q, part, begin, first, label, at, key, depth, steps"
         return f"WITH RECURSIVE walk ({columns}) AS ({' UNION ALL '.join(walk)}) {' UNION ALL '.join(selects)}"
 
     def _after(self, label: str) -> list[str]:
-        """The conditions on the rest of the pattern after a variable-length path that ends in this
-        label.
-        """
+        """The conditions on the rest of the pattern after a path that ends in this label."""
         tests = []
         for place, edge, node in self._rest:
             here, e, t = f"t{place - 1}", f"e{place}", f"t{place}"
@@ -372,84 +397,6 @@ class VariablePaths:
             f"FROM walk w CROSS JOIN {edges.name} e CROSS JOIN {nodes.name} n WHERE {' AND '.join(tests)}"
         )
 
-    def run(self, con: sqlite3.Connection, dimensions: Mapping[tuple[str, str], int]) -> pa.Table:
+    def run(self, con: Connection, dimensions: Dimensions) -> pa.Table:
         """The paths of all rows, within a transaction, after `request.load`."""
-        paths = [self._path(row) for row in con.execute(self.sql)]
-        keys = self._keys(con, paths)
-        elements = elements_of(self.graph, self.query.pattern)
-        variables = [(place, pair) for place, pair in enumerate(elements) if pair[0].var]
-
-        def record(path: _Path) -> tuple[Any, ...]:
-            values: list[Any] = [path.q]
-            for place, (_, label) in variables:
-                steps = [keys[step] for step in path.places[place]]
-                values.append(steps if label is None else steps[0])
-            return tuple(values)
-
-        pairs = [pair for _, pair in variables]
-        records = sorted(
-            ((record(path), path) for path in paths), key=lambda pair: path_order(pair[0], pairs)
-        )
-        schema = match_schema(self.graph, self.query, dimensions)
-        columns: list[pa.Array[Any]] = [pa.array([pair[0] for pair, _ in records], pa.int64())]
-        for i, (place, (element, label)) in enumerate(variables, 1):
-            kind = schema.field(element.var).type
-            if label is None:
-                paths_of = [pair[i] for pair, _ in records]
-                left_out = next(iter(self.tables.values())).left_out
-                columns += left_out.paths(self.graph, element.var, paths_of, kind)
-            else:
-                rows = [path.places[place][0] for _, path in records]
-                names = list(
-                    returned(self.graph, label, self.query.properties.get(element.var, ()))
-                )
-                columns.append(self._rows(con, rows, names, kind, dimensions))
-        return without_left_out(pa.Table.from_arrays(columns, schema=schema), schema.names[1:])
-
-    def _path(self, row: Sequence[Any]) -> _Path:
-        q, begin, first, walk, label, at, *behind = row
-        walked = [step.partition(":") for step in walk.split(";") if step]
-        steps = tuple((name, int(number)) for name, _, number in walked)
-        ends: tuple[tuple[Node, ...], ...] = ((begin, first),), steps, ((label, at),)
-        if self.begin:
-            ends = ((label, at),), tuple(reversed(steps)), ((begin, first),)
-        labels = [name for _, edge, node in self._rest for name in (edge.label, node.label)]
-        return _Path(q, (*ends, *((pair,) for pair in zip(labels, behind, strict=True))))
-
-    def _keys(self, con: sqlite3.Connection, paths: Sequence[_Path]) -> dict[Node, tuple[str, ...]]:
-        """The key of each node, and the key, label and ends of each edge."""
-        wanted: dict[str, set[int]] = {}
-        for path in paths:
-            for label, number in chain.from_iterable(path.places):
-                wanted.setdefault(label, set()).add(number)
-        keys: dict[Node, tuple[str, ...]] = {}
-        for label, numbers in wanted.items():
-            table, ids = self.tables[label], sorted(numbers)
-            rows = [
-                array.to_pylist()
-                for array in read_rows(con, table, [self.graph.key, *table.label.ends], ids, {})
-            ]
-            for number, key, *others in zip(ids, *rows, strict=True):
-                keys[label, number] = (key, label, *others)
-        return keys
-
-    def _rows(
-        self,
-        con: sqlite3.Connection,
-        nodes: Sequence[Node],
-        names: Sequence[str],
-        kind: pa.DataType,
-        dimensions: Mapping[tuple[str, str], int],
-    ) -> pa.Array[Any]:
-        """The properties of rows of several labels, in their order."""
-        arrays_of_label: list[pa.StructArray] = []
-        place: dict[Node, int] = {}
-        for label in dict.fromkeys(label for label, _ in nodes):
-            ids = sorted({number for one, number in nodes if one == label})
-            for number in ids:
-                place[label, number] = len(place)
-            arrays = read_rows(con, self.tables[label], names, ids, dimensions)
-            arrays_of_label.append(struct_array(arrays, kind))
-        every: Any = pa.concat_arrays(arrays_of_label) if arrays_of_label else pa.array([], kind)
-        taken: pa.Array[Any] = every.take(pa.array([place[node] for node in nodes], pa.int64()))
-        return taken
+        return self.result(con, self.sql, dimensions, -1 if self.begin else 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from sqlite3 import Connection
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -16,27 +16,13 @@ from semgraph.stores.base import Alias
 from semgraph.stores.conditions import Prop, Term, Test, Value, evaluate, read_all, values_of
 from semgraph.stores.prepare import column, partitions_of, typed
 from semgraph.stores.sqlite.schema import ID, Table, encode, quote, temporary
-from semgraph.stores.sqlite.vectors import Caches
 
-_INFIX = {
-    "and": "AND",
-    "or": "OR",
-    "=": "=",
-    "<>": "<>",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-    "same": "IS",
-}
 _CALLS = {"coalesce": "coalesce", "contains": "list_holds", "overlaps": "lists_meet"}
 
 
 class RequestRows:
-    """The rows of one round trip. The columns that queries need are collected first, then loaded
-    once.
-
-    In SQL the rows are `r`, with their ordinal `r.q`.
+    """The rows of one round trip: `r` in SQL, with their ordinal `r.q`. The columns that queries
+    need are collected first, then loaded once.
     """
 
     def __init__(self, rows: pa.Table) -> None:
@@ -48,9 +34,7 @@ class RequestRows:
 
     @property
     def table(self) -> str:
-        """The temporary table with the rows. Its name contains its width, so that statements stay
-        prepared.
-        """
+        """The table with the rows. It is named by its width: statements stay prepared."""
         return quote(self._name)
 
     @property
@@ -73,13 +57,7 @@ class RequestRows:
     def conjuncts(
         self, scalars: Sequence[Scalar], alias: Alias, term: Callable[[Prop], tuple[str, Type]]
     ) -> list[str]:
-        """Conjuncts in SQL.
-
-        Args:
-            scalars: Conjuncts that the store takes.
-            alias: As in `conditions.read`.
-            term: SQL and type of a property.
-        """
+        """Conjuncts that the store takes, in SQL. `term` gives SQL and type of a property."""
         terms = read_all(scalars, alias, lambda prop: term(prop)[1])
         values = values_of(terms)
         for value, array in zip(values, evaluate(values, self.rows), strict=True):
@@ -104,7 +82,7 @@ class RequestRows:
         self.partitions(path)
         return quote(f"#parts{list(self._partitions).index(path)}")
 
-    def load(self, con: sqlite3.Connection) -> None:
+    def load(self, con: Connection) -> None:
         """Fill the temporary tables, within a transaction."""
         names = ["q INTEGER PRIMARY KEY", *(f"c{i}" for i in range(len(self._columns)))]
         temporary(con, self._name, names, zip(self.ordinals, *self._columns, strict=True))
@@ -115,8 +93,6 @@ class RequestRows:
 
 
 def _test(test: Test, args: list[str]) -> str:
-    if test.op in _INFIX:
-        return f"({args[0]} {_INFIX[test.op]} {args[1]})"
     if test.op in _CALLS:
         return f"{_CALLS[test.op]}({', '.join(args)})" if len(args) > 1 else args[0]
     if test.op == "in":
@@ -124,7 +100,9 @@ def _test(test: Test, args: list[str]) -> str:
     if test.op == "pair":
         a, b, c, d = args
         return f"(({a} IS {c} AND {b} IS {d}) OR ({a} IS {d} AND {b} IS {c}))"
-    return f"(NOT {args[0]})" if test.op == "not" else f"({args[0]} IS NULL)"
+    if len(args) == 1:
+        return f"(NOT {args[0]})" if test.op == "not" else f"({args[0]} IS NULL)"
+    return f"({args[0]} {'IS' if test.op == 'same' else test.op.upper()} {args[1]})"
 
 
 class RankedHit(NamedTuple):
@@ -136,26 +114,11 @@ class RankedHit(NamedTuple):
     id: int
 
 
-class Ranker(Protocol):
-    """One method of a search, prepared for its rows."""
-
-    def hits(self, con: sqlite3.Connection, caches: Caches) -> Iterator[RankedHit]:
-        """The hits, row by row, best first, at most k per row; within a transaction, after the rows
-        are loaded.
-        """
-
-
 @dataclass(frozen=True)
 class SearchScope:
-    """The parts that all methods of a search share.
-
-    Args:
-        table: The table of the label; `t` in SQL.
-        request: The rows; `r` in SQL.
-        where: Conditions in SQL, over `t` and `r`.
-        partitions: The partitions that each row may see; None: all.
-        parts: The temporary table with these partitions; "" for all.
-        pinned: Whether the conditions name the key or the ends of a hit, and so leave few hits.
+    """The parts that all methods of a search share. In SQL the label's table is `t`, the rows are
+    `r`. `partitions` are those that each row may see (None: all), `parts` the temporary table with
+    them. `pinned`: conditions name the key or the ends of a hit, and so leave few hits.
     """
 
     table: Table
@@ -167,9 +130,7 @@ class SearchScope:
 
     @property
     def partition(self) -> str:
-        """The partition of a hit, in SQL. If conditions leave few hits, the expression avoids the
-        partition's index.
-        """
+        """The partition of a hit, in SQL; not by its index if conditions leave few hits."""
         return f"{'+' if self.pinned else ''}t.{self.table.partition}"
 
     def seen(self, row: int) -> tuple[str, ...] | None:
@@ -188,15 +149,9 @@ class SearchScope:
         )
 
     def passing(
-        self, con: sqlite3.Connection, near: Sequence[tuple[int, int, float]], *, confined: bool
+        self, con: Connection, near: Sequence[tuple[int, int, float]], *, confined: bool
     ) -> list[tuple[int, int, float]]:
-        """The hits (ordinal, id, score) that pass the conditions, in the same order.
-
-        Args:
-            con: The connection.
-            near: The hits.
-            confined: Whether to drop hits that their row may not see.
-        """
+        """The passing hits (ordinal, id, score), in order; if `confined`, those that are seen."""
         columns = ["n INTEGER PRIMARY KEY", "q INTEGER", "id INTEGER", "score REAL"]
         found = temporary(con, "#near", columns, ((n, *hit) for n, hit in enumerate(near)))
         own = f"EXISTS (SELECT 1 FROM temp.{self.parts} s WHERE s.q = r.q AND s.part = {self.partition})"
@@ -207,11 +162,9 @@ class SearchScope:
         ).fetchall()
 
     def all_passing(
-        self, con: sqlite3.Connection, ordinals: Sequence[int]
+        self, con: Connection, ordinals: Sequence[int]
     ) -> list[tuple[str, int, int, str]]:
-        """Partition, ordinal, id and key of all rows that are visible and pass the conditions,
-        sorted by partition and ordinal.
-        """
+        """Partition, ordinal, id and key of all passing rows, sorted by the first two."""
         table, tests = self.table, ["r.q IN (SELECT value FROM json_each(?))"]
         parts = f"CROSS JOIN temp.{self.parts} s" if self.parts else ""
         if self.parts:
@@ -222,9 +175,7 @@ class SearchScope:
         )
         return con.execute(sql, (str([*ordinals]),)).fetchall()
 
-    def ranked(
-        self, con: sqlite3.Connection, hits: list[tuple[float, int]]
-    ) -> list[tuple[float, int]]:
+    def ranked(self, con: Connection, hits: list[tuple[float, int]]) -> list[tuple[float, int]]:
         """Scores and ids, best first, ties by key; keys are read only for ties."""
         hits.sort(reverse=True)
         if any(one[0] == next_[0] for one, next_ in pairwise(hits)):
@@ -233,35 +184,3 @@ class SearchScope:
             keys: dict[int, str] = dict(con.execute(sql, (str([row for _, row in hits]),)))
             hits.sort(key=lambda hit: (-hit[0], keys[hit[1]]))
         return hits
-
-    def one_row(
-        self,
-        con: sqlite3.Connection,
-        row: int,
-        select: str,
-        conditions: Sequence[str],
-        values: Sequence[Any],
-        order: str,
-        k: int | None,
-    ) -> Iterator[RankedHit]:
-        """The hits of one row, each a score and an id. A separate statement lets an index stop at
-        k.
-
-        Args:
-            con: The connection.
-            row: The number of the row.
-            select: Columns and sources, with `{rows}` before the first source.
-            conditions: Conditions in addition to `where`.
-            values: The values of the conditions.
-            order: The sort order before the key.
-            k: Maximum number; None: all.
-        """
-        q = self.request.ordinals[row]
-        rows = f"temp.{self.request.table} r CROSS JOIN" if self.where else ""
-        own, bound = (("r.q = ?",), (q,)) if self.where else ((), ())
-        where = " AND ".join([*own, *conditions, *self.where])
-        sql = f"SELECT {select.format(rows=rows)} WHERE {where} ORDER BY {order}, t.{self.table.key} LIMIT ?"
-        for rank, (score, row_id) in enumerate(
-            con.execute(sql, (*bound, *values, -1 if k is None else k))
-        ):
-            yield RankedHit(q, rank, score, row_id)

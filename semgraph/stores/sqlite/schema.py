@@ -22,11 +22,11 @@ gets the same words again, so the result of `partition_words` belongs to the lay
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from sqlite3 import Connection
 from typing import Any
 
 import pyarrow as pa
@@ -64,6 +64,7 @@ _OWN_INDEXES = {
 _ADDED = {
     "#marks": {"content": "TEXT NOT NULL DEFAULT ''", "window": "INTEGER", "place": "INTEGER"}
 }
+Numbers = dict[tuple[str, str], int]  # by label and property
 _VERSION = "(SELECT value FROM \"#meta\" WHERE name = 'version')"
 
 
@@ -73,7 +74,7 @@ def quote(name: str) -> str:
 
 
 def temporary(
-    con: sqlite3.Connection,
+    con: Connection,
     name: str,
     columns: Sequence[str],
     rows: Iterable[Sequence[Any]],
@@ -91,7 +92,7 @@ def temporary(
     return table
 
 
-def labels_in(con: sqlite3.Connection) -> list[str]:
+def labels_in(con: Connection) -> list[str]:
     """The labels with tables in a file, of any graph."""
     names = "SELECT name FROM sqlite_master WHERE type = 'table' AND instr(name, '#') = 0 AND name NOT LIKE 'sqlite!_%' "
     return [name for (name,) in con.execute(f"{names} ESCAPE '!' ORDER BY name")]
@@ -125,11 +126,6 @@ class Table:
         """The quoted partition column."""
         return quote(self.graph.partition)
 
-    @cached_property
-    def columns(self) -> Mapping[str, Type]:
-        """The types of the stored columns, by name."""
-        return self.label.columns
-
     def stored(self, name: str, alias: str = "t") -> str:
         """A column in SQL; open columns are never NULL, vectors come from a separate table."""
         if name in self.label.vectors.values():
@@ -141,10 +137,10 @@ class Table:
 
     def type_of(self, name: str) -> Type:
         """The type of a stored column. Raises EngineError if there is none."""
-        if name not in self.columns:
-            known = ", ".join(self.columns)
+        if name not in self.label.columns:
+            known = ", ".join(self.label.columns)
             raise EngineError(f'{self.label.name} has no property "{name}"; it has {known}')
-        return self.columns[name]
+        return self.label.columns[name]
 
     @property
     def fulltext(self) -> list[str]:
@@ -168,7 +164,7 @@ class Table:
     def create(self) -> str:
         """The SQL that creates the table itself."""
         columns = [f"{ID} INTEGER PRIMARY KEY"]
-        for name, kind in self.columns.items():
+        for name, kind in self.label.columns.items():
             columns.append(
                 f"{quote(name)} {AFFINITY.get(kind.name, 'TEXT')}{self._constraint(name)}"
             )
@@ -184,7 +180,7 @@ class Table:
         """Name and SQL of the objects of the table: full text, vectors, indexes, triggers."""
         yield self._index(self.graph.key)
         for name in dict.fromkeys((*self.label.index, "created_at")):
-            if name in self.columns and name != self.graph.partition:
+            if name in self.label.columns and name != self.graph.partition:
                 yield self._index(name)
         if self.label.kind == "edge":
             for name, ends in (("source", '("source", "target")'), ("target", '("target")')):
@@ -253,6 +249,9 @@ class Table:
         )
 
 
+Tables = Mapping[str, Table]  # by label
+
+
 def _changed(columns: list[str], body: str) -> tuple[str, str, str]:
     """The columns, action and condition of a trigger for updates of some columns."""
     differ = " OR ".join(f"old.{c} IS NOT new.{c}" for c in columns)
@@ -300,7 +299,7 @@ def tables_of(graph: Graph) -> dict[str, Table]:
     tables = {name: Table(graph, label, left_out) for name, label in graph.labels.items()}
     problems = [_clash(f'graph "{graph.name}"', graph.labels)]
     problems += [
-        _clash(f"{t.label.name}", {**t.columns, **dict.fromkeys(t.label.vectors.values())})
+        _clash(f"{t.label.name}", {**t.label.columns, **dict.fromkeys(t.label.vectors.values())})
         for t in tables.values()
     ]
     clashes = [problem for problem in problems if problem is not None]
@@ -321,7 +320,7 @@ def _clash(where: str, names: Mapping[str, object]) -> Problem | None:
     return None
 
 
-def _objects(tables: Mapping[str, Table]) -> dict[str, str]:
+def _objects(tables: Tables) -> dict[str, str]:
     own = {name: f"CREATE TABLE {quote(name)} {body}" for name, body in _OWN.items()}
     own |= _OWN_INDEXES | {table.label.name: table.create() for table in tables.values()}
     for table in tables.values():
@@ -329,14 +328,15 @@ def _objects(tables: Mapping[str, Table]) -> dict[str, str]:
     return own
 
 
-def _existing_objects(con: sqlite3.Connection) -> dict[str, str]:
+def _existing_objects(con: Connection) -> dict[str, str]:
     return dict(con.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
-def _missing_columns(con: sqlite3.Connection, tables: Mapping[str, Table]) -> dict[str, list[str]]:
-    """The SQL of the columns that existing tables lack, by table."""
+def _missing_columns(con: Connection, tables: Tables) -> dict[str, list[str]]:
     wanted = _ADDED | {
-        name: {column: AFFINITY.get(kind.name, "TEXT") for column, kind in table.columns.items()}
+        name: {
+            column: AFFINITY.get(kind.name, "TEXT") for column, kind in table.label.columns.items()
+        }
         for name, table in tables.items()
     }
     missing = {}
@@ -348,10 +348,8 @@ def _missing_columns(con: sqlite3.Connection, tables: Mapping[str, Table]) -> di
     return missing
 
 
-def check_file(con: sqlite3.Connection, store: str) -> None:
-    """Refuse a file that is not semgraph's, or is from an earlier or later version. Raises
-    StoreUnavailable.
-    """
+def check_file(con: Connection, store: str) -> None:
+    """Refuse a file that is not of this version of semgraph. Raises StoreUnavailable."""
     # The order matters: another process may be creating the file; its tables and marker appear
     # together.
     objects = con.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -371,7 +369,7 @@ def check_file(con: sqlite3.Connection, store: str) -> None:
         )
 
 
-def part_in(con: sqlite3.Connection) -> str:
+def part_in(con: Connection) -> str:
     """The part of a store that the file is, in words; "": a whole store."""
     if con.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         return ""
@@ -380,15 +378,9 @@ def part_in(con: sqlite3.Connection) -> str:
     return part_of(recorded["shard"], recorded["shards"]) if recorded else ""
 
 
-def is_current(
-    con: sqlite3.Connection, tables: Mapping[str, Table], layouts: dict[str, int]
-) -> bool:
-    """Whether the layout of the file is that of the graph.
-
-    Args:
-        con: The connection.
-        tables: The tables of the graph.
-        layouts: For each graph, the schema version of the file that was current; updated here.
+def is_current(con: Connection, tables: Tables, layouts: dict[str, int]) -> bool:
+    """Whether the layout of the file is that of the graph. `layouts`, which is updated, has for
+    each graph the schema version of the file that was current.
     """
     graph = next((table.graph.canonical_text for table in tables.values()), "")
     version: int = con.execute("PRAGMA schema_version").fetchone()[0]
@@ -410,16 +402,14 @@ def _is_old(name: str, sql: str, existing: Mapping[str, str]) -> bool:
     return name not in existing if holds_data else existing.get(name) != sql
 
 
-def outdated(con: sqlite3.Connection, tables: Mapping[str, Table]) -> list[Table]:
+def outdated(con: Connection, tables: Tables) -> list[Table]:
     """The tables with words and derived texts of an earlier version."""
     current = dict(con.execute('SELECT name, value FROM "#meta"'))
     return [table for name, table in tables.items() if current.get(f"words of {name}") != WORDS]
 
 
-def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
-    """Create missing objects, recreate changed ones, and recompute the words and derived texts of
-    an earlier version, within a write transaction.
-    """
+def bring_up_to_date(con: Connection, tables: Tables) -> None:
+    """Bring objects, words and derived texts to this version, within a write transaction."""
     existing = _existing_objects(con)
     old = outdated(con, tables) if "#meta" in existing else []
     for full in (_words_name(t.label, index) for t in old for index in t.label.fulltext):
@@ -437,14 +427,14 @@ def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> No
             con.execute(sql)
             _fill(con, name, tables)
     con.execute("INSERT OR IGNORE INTO \"#meta\" VALUES ('version', 0)")
-    _fill_derived(con, old, "{name} IS NOT derive({of})")
+    fill_derived(con, old, "{name} IS NOT derive({of})")
     made = [(f"words of {name}", WORDS) for name in tables]
     con.executemany('INSERT OR REPLACE INTO "#meta" VALUES (?, ?)', made)
     con.execute(f"PRAGMA application_id = {APPLICATION}")
     con.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
-def _fill(con: sqlite3.Connection, name: str, tables: Mapping[str, Table]) -> None:
+def _fill(con: Connection, name: str, tables: Tables) -> None:
     """Fill a new full-text table, or one that stamps its rows, from existing rows."""
     for table in tables.values():
         for index, properties in table.label.fulltext.items():
@@ -463,14 +453,14 @@ def _fill(con: sqlite3.Connection, name: str, tables: Mapping[str, Table]) -> No
                 )
 
 
-def read_dimensions(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+def read_dimensions(con: Connection) -> Numbers:
     """The lengths of the stored vectors by label and vector property; no entry without vectors."""
     rows = con.execute('SELECT name, size FROM "#dimensions"').fetchall()
     held = [row for row in rows if con.execute(f"SELECT 1 FROM {quote(row[0])} LIMIT 1").fetchone()]
     return {(name.split("#")[0], name.split("#")[2]): size for name, size in held}
 
 
-def check_layout(con: sqlite3.Connection, tables: Mapping[str, Table], store: str) -> None:
+def check_layout(con: Connection, tables: Tables, store: str) -> None:
     """Refuse a graph with another partition or key than the tables of the file. Raises PlanError."""
     for name, table in tables.items():
         indexes = con.execute(f"PRAGMA index_list({table.name})").fetchall()
@@ -483,29 +473,17 @@ def check_layout(con: sqlite3.Connection, tables: Mapping[str, Table], store: st
             check_partition(store, table.graph, name, first["c"], first["u"])
 
 
-def check_dimensions(
-    con: sqlite3.Connection, tables: Mapping[str, Table], dimensions: int | None, store: str
-) -> None:
-    """Refuse an embedder with vectors of another length than the stored ones. Raises
-    StoreUnavailable.
-    """
+def check_dimensions(con: Connection, tables: Tables, dimensions: int | None, store: str) -> None:
+    """Refuse vectors of another length than the stored ones. Raises StoreUnavailable."""
     for (label, name), stored in read_dimensions(con).items():
         check_length(store, label, name, stored if label in tables else None, dimensions)
 
 
 def fill_derived(
-    con: sqlite3.Connection, tables: Mapping[str, Table]
-) -> dict[tuple[str, str], int]:
-    """Store missing derived properties, within a write transaction. Returns the number of rows, by
-    label and property.
-    """
-    return _fill_derived(con, tables.values(), "{name} IS NULL")
-
-
-def _fill_derived(
-    con: sqlite3.Connection, tables: Iterable[Table], where: str
-) -> dict[tuple[str, str], int]:
-    counts: dict[tuple[str, str], int] = {}
+    con: Connection, tables: Iterable[Table], where: str = "{name} IS NULL"
+) -> Numbers:
+    """Store missing derived texts. Returns the numbers of rows by label and property."""
+    counts: Numbers = {}
     for table in tables:
         for derived in table.label.derived.values():
             if derived.by == "embed":
@@ -519,11 +497,9 @@ def _fill_derived(
     return counts
 
 
-def count_unembedded(
-    con: sqlite3.Connection, tables: Mapping[str, Table]
-) -> dict[tuple[str, str], int]:
+def count_unembedded(con: Connection, tables: Tables) -> Numbers:
     """The number of rows with a text but without its vector, by label and vector property."""
-    counts: dict[tuple[str, str], int] = {}
+    counts: Numbers = {}
     for table in tables.values():
         for derived in table.label.derived.values():
             if derived.by == "embed":
@@ -535,18 +511,10 @@ def count_unembedded(
     return counts
 
 
-# Column types by name of the type; all others are TEXT.
-AFFINITY = {
-    "int64": "INTEGER",
-    "boolean": "INTEGER",
-    "timestamp": "INTEGER",
-    "date": "INTEGER",
-    "double": "REAL",
-}
-
-
-# Types of stored values by name of the type; all others are texts.
-_STORED = {"double": float, **dict.fromkeys(("int64", "boolean", "timestamp", "date"), int)}
+_WHOLE = ("int64", "boolean", "timestamp", "date")
+# Types of columns, and of stored values, by name of the type; all others are texts.
+AFFINITY = {"double": "REAL"} | dict.fromkeys(_WHOLE, "INTEGER")
+_STORED = {"double": float} | dict.fromkeys(_WHOLE, int)
 
 
 def _kept(kind: Type) -> pa.DataType:
@@ -558,9 +526,7 @@ def _kept(kind: Type) -> pa.DataType:
 
 
 def encode(array: pa.Array[Any], kind: Type, what: str) -> list[Any]:
-    """A column of a declared type in stored form, without the NULLs in lists. Raises DataError for
-    NaN.
-    """
+    """A column in stored form, without the NULLs in lists. Raises DataError for NaN."""
     stored: Any = array if _kept(kind) == kind.arrow else array.cast(_kept(kind))
     values: list[Any] = stored.to_pylist()
     if kind.name == "list":

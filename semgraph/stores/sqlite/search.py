@@ -5,12 +5,12 @@ are read once.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, islice
 from operator import itemgetter
+from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,8 +33,8 @@ from semgraph.stores.prepare import (
     without_left_out,
 )
 from semgraph.stores.sqlite.fulltext import FullText
-from semgraph.stores.sqlite.rows import RankedHit, Ranker, RequestRows, SearchScope
-from semgraph.stores.sqlite.schema import ID, Table, decode, decode_vectors, quote
+from semgraph.stores.sqlite.rows import RankedHit, RequestRows, SearchScope
+from semgraph.stores.sqlite.schema import ID, Table, Tables, decode, decode_vectors, quote
 from semgraph.stores.sqlite.vectors import Caches, VectorCache, read_vectors
 
 if TYPE_CHECKING:
@@ -52,10 +52,8 @@ Ranked = list[tuple[int, int, float]]
 
 @dataclass(frozen=True)
 class Nearest:
-    """Hits by the cosine of their embedding.
-
-    If conditions leave few hits, SQLite finds those that pass, and only these are compared.
-    Otherwise the nearest come first, and more are read as long as fewer than k pass.
+    """Hits by the cosine of their embedding. If conditions leave few hits, only those that pass are
+    compared. Otherwise the nearest come first, and more are read while fewer than k pass.
     """
 
     scope: SearchScope
@@ -88,13 +86,7 @@ class Nearest:
         rows, numbers = self.queries
         return numbers.shape[1] if rows else None
 
-    def work(self, cache: VectorCache) -> int | None:
-        """The number of products to compute; None if the cache does not know yet."""
-        rows, _ = self.queries
-        counts = [cache.known(self.name, self.scope.seen(row)) for row in rows]
-        return None if None in counts else sum(count for count in counts if count is not None)
-
-    def hits(self, con: sqlite3.Connection, caches: Caches) -> Iterator[RankedHit]:
+    def hits(self, con: Connection, caches: Caches) -> Iterator[RankedHit]:
         """The hits, ties by key."""
         rows, numbers = self.queries
         queries = {self.scope.request.ordinals[row]: numbers[n] for n, row in enumerate(rows)}
@@ -105,8 +97,7 @@ class Nearest:
             for rank, (_, row, score) in enumerate(islice(hits, self.method.k)):
                 yield RankedHit(q, rank, score, row)
 
-    def _note_left_out(self, con: sqlite3.Connection, rows: set[int]) -> None:
-        """Record rows with a vector that cannot be compared."""
+    def _note_left_out(self, con: Connection, rows: set[int]) -> None:
         table = self.scope.table
         sql = (
             f"SELECT t.{table.key}, v.vector FROM {table.name} t JOIN {quote(self.name)} v USING ({ID}) "
@@ -117,7 +108,7 @@ class Nearest:
             row = {table.graph.key: key}
             table.left_out.note(table.graph, table.label.name, self.embedding, decoded, row)
 
-    def _of_nearest(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
+    def _of_nearest(self, con: Connection, cache: VectorCache, queries: Queries) -> Ranked:
         groups: dict[tuple[str, ...] | None, Queries] = {}
         for row, q in enumerate(self.scope.request.ordinals):
             if q in queries:
@@ -132,11 +123,9 @@ class Nearest:
         return hits
 
     def _best(
-        self, con: sqlite3.Connection, blocks: list[Block], queries: Queries
+        self, con: Connection, blocks: list[Block], queries: Queries
     ) -> tuple[Ranked, Queries]:
-        """The best hits that pass the conditions, for rows with the same partitions; and the
-        queries with too few passing hits.
-        """
+        """The best passing hits of rows with the same partitions, and the queries with too few."""
         import numpy as np
 
         k, total = self.method.k, sum(block.count for block in blocks)
@@ -162,7 +151,7 @@ class Nearest:
         return best, queries
 
     def _compared(
-        self, con: sqlite3.Connection, blocks: Sequence[Block], chosen: Candidates, query: Floats
+        self, con: Connection, blocks: Sequence[Block], chosen: Candidates, query: Floats
     ) -> list[tuple[float, int]]:
         compared: list[tuple[float, int]] = []
         for i in sorted(set(chosen.block.tolist())):
@@ -173,9 +162,7 @@ class Nearest:
                 compared += zip(scores[above].tolist(), some[above].tolist(), strict=True)
         return compared
 
-    def _stored(
-        self, con: sqlite3.Connection, block: Block, ids: Ints
-    ) -> Iterator[tuple[Ints, Block]]:
+    def _stored(self, con: Connection, block: Block, ids: Ints) -> Iterator[tuple[Ints, Block]]:
         """Some rows of a block, in pieces, with their stored vectors."""
         if not isinstance(block, Int8Block):
             yield ids, block
@@ -184,8 +171,7 @@ class Nearest:
             some = ids[start : start + _AT_ONCE]
             yield some, read_vectors(con, self.name, some, block.size)
 
-    def _of_passing(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
-        """All rows that pass the conditions, ranked."""
+    def _of_passing(self, con: Connection, cache: VectorCache, queries: Queries) -> Ranked:
         import numpy as np
 
         scored: list[tuple[int, float, str, int]] = []
@@ -219,7 +205,7 @@ class Equal:
         self.scope, self.method = scope, method
         self.value = scope.request.path(method.column, scope.table.type_of(method.prop))
 
-    def hits(self, con: sqlite3.Connection, _: Caches) -> Iterator[RankedHit]:
+    def hits(self, con: Connection, _: Caches) -> Iterator[RankedHit]:
         """The hits, by key."""
         scope, table, k = self.scope, self.scope.table, self.method.k
         conditions = [f"t.{quote(self.method.prop)} = {self.value}", *scope.where]
@@ -245,31 +231,32 @@ class InOrder:
     method: Method
     by: Sequence[tuple[str, bool]]
 
-    def hits(self, con: sqlite3.Connection, _: Caches) -> Iterator[RankedHit]:
-        """The hits, NULLs last, ties by key."""
-        scope = self.scope
+    def hits(self, con: Connection, _: Caches) -> Iterator[RankedHit]:
+        """The hits, NULLs last, ties by key. One statement for each row lets an index stop at k."""
+        scope, table = self.scope, self.scope.table
         by = (f"t.{quote(name)} {'DESC' if down else 'ASC'} NULLS LAST" for name, down in self.by)
-        order = ", ".join(by) or "1"
-        for row in range(len(scope.request.ordinals)):
+        order = ", ".join([*by, f"t.{table.key}"])
+        rows = f"temp.{scope.request.table} r CROSS JOIN " if scope.where else ""
+        for row, q in enumerate(scope.request.ordinals):
             if scope.seen(row) == ():
                 continue
-            condition, values = scope.confined(row)
-            select = f"1.0, t.{ID} FROM {{rows}} {scope.table.name} t"
-            yield from scope.one_row(con, row, select, [condition], values, order, self.method.k)
+            confined, values = scope.confined(row)
+            tests = [confined, *scope.where, *(["r.q = ?"] if scope.where else [])]
+            k = -1 if self.method.k is None else self.method.k
+            bound = (*values, *([q] if scope.where else []), k)
+            sql = f"SELECT t.{ID} FROM {rows}{table.name} t WHERE {' AND '.join(tests)} ORDER BY {order} LIMIT ?"
+            for rank, (found,) in enumerate(con.execute(sql, bound)):
+                yield RankedHit(q, rank, 1.0, found)
+
+
+# One method of a search, prepared for its rows. Its hits are row by row, best first, at most k.
+Ranker = Nearest | Equal | InOrder | FullText
 
 
 class PreparedSearch:
-    """One search, prepared for its rows.
+    """One search, prepared for its rows; the request collects the columns that it needs."""
 
-    Args:
-        tables: The tables by label.
-        query: The search.
-        request: The rows; collects the columns that the search needs.
-    """
-
-    def __init__(
-        self, tables: Mapping[str, Table], query: SearchQuery, request: RequestRows
-    ) -> None:
+    def __init__(self, tables: Tables, query: SearchQuery, request: RequestRows) -> None:
         self.table, self.query = tables[query.label], query
         table = self.table
         self.ends = {
@@ -316,14 +303,11 @@ class PreparedSearch:
 
     def _is_pinned(self) -> bool:
         read_of = (read(scalar, aliases(self.query)) for scalar in self.query.where)
-        terms = [term for term in read_of if term is not None]
-        names = {self.table.graph.key, *self.table.label.ends}
-        return any(pinned(term, names) for term in of_hit(terms, self.query.alias))
+        terms = of_hit([term for term in read_of if term is not None], self.query.alias)
+        return pinned(terms, self.table.label, self.table.graph.key)
 
-    def run(self, con: sqlite3.Connection, caches: Caches, dimensions: Dimensions) -> pa.Table:
-        """The hits of all rows and methods, within a transaction, after `request.load` if it reads
-        the rows.
-        """
+    def run(self, con: Connection, caches: Caches, dimensions: Dimensions) -> pa.Table:
+        """The hits of all rows and methods, after `request.load` if it reads the rows."""
         hits = [
             (hit.q, n, *hit[1:])
             for n, method in enumerate(self.methods)
@@ -348,7 +332,7 @@ class PreparedSearch:
 
 
 def read_rows(
-    con: sqlite3.Connection,
+    con: Connection,
     table: Table,
     names: Sequence[str],
     ids: Sequence[int],
@@ -361,7 +345,7 @@ def read_rows(
 
 
 def read_nodes(
-    con: sqlite3.Connection,
+    con: Connection,
     table: Table,
     names: Sequence[str],
     keys: Sequence[str | None],
@@ -376,7 +360,7 @@ def read_nodes(
 
 
 def _read_by(
-    con: sqlite3.Connection,
+    con: Connection,
     table: Table,
     names: Sequence[str],
     by: str,
@@ -402,9 +386,9 @@ def arrays_of(
     label, sizes = table.label, dimensions
 
     def convert(name: str, values: Sequence[Any]) -> pa.Array[Any]:
-        if name not in table.columns:
+        if name not in table.label.columns:
             return decode_vectors(values, sizes.get((label.name, name), 1))
-        column = decode(values, table.columns[name])
+        column = decode(values, table.label.columns[name])
         if name == "labels" and name in label.open:
             listed = [v and further_labels(table.graph, v) for v in column.to_pylist()]
             column = pa.array(listed, column.type)

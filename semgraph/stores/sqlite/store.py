@@ -17,6 +17,7 @@ from copy import copy
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Self, TypeVar
 
 import pyarrow as pa
@@ -51,7 +52,9 @@ from semgraph.stores.prepare import (
 from semgraph.stores.sqlite.match import LabelScan, PatternMatch, VariablePaths
 from semgraph.stores.sqlite.rows import RequestRows
 from semgraph.stores.sqlite.schema import (
+    Numbers,
     Table,
+    Tables,
     add_labels,
     bring_up_to_date,
     check_dimensions,
@@ -71,7 +74,7 @@ from semgraph.stores.sqlite.schema import (
     unite,
 )
 from semgraph.stores.sqlite.search import PreparedSearch
-from semgraph.stores.sqlite.vectors import EXACT_UP_TO, Caches
+from semgraph.stores.sqlite.vectors import Caches
 from semgraph.stores.sqlite.write import (
     EncodedMerge,
     ReadMarkers,
@@ -82,46 +85,36 @@ from semgraph.stores.sqlite.write import (
 from semgraph.turns import Turns
 
 T = TypeVar("T")
-_MANY_ROWS = 2_000
-_MANY_PRODUCTS = 150_000  # larger work runs outside the event loop's thread
+Check = Callable[[Connection], None]  # of a file, before any change
+_MANY_ROWS = 2_000  # more run outside the event loop's thread
 
 
 class SqliteStore:
-    """A store over one SQLite file. See `Store` for the contract of each method.
-
-    Args:
-        path: The file, which is created with its folder if missing; ":memory:" keeps all data in
-            memory, only for this store.
-        exact_up_to: Maximum number of vectors of a partition in float32; larger partitions use
-            int8.
+    """A store over one SQLite file, which is created with its folder if missing; ":memory:" keeps
+    all data in memory, only for this store. See `Store` for the contract of each method. Partitions
+    with more vectors than `exact_up_to` are held in int8, in a quarter of the memory.
     """
 
-    def __init__(self, path: str | PathLike[str], *, exact_up_to: int = EXACT_UP_TO) -> None:
+    def __init__(self, path: str | PathLike[str], *, exact_up_to: int = 200_000) -> None:
         self.path = fspath(path)
         self._exact_up_to = exact_up_to
         self._file = self._main = File(self.path, self.name)
-        self._tables: dict[str, Table] = {}
+        self._tables: Tables = {}
         self._caches = self._caches_of_main = Caches(exact_up_to)
         self._readers: dict[File, Caches] = {}  # connections that neither make nor change the file
         self._part = ""  # a description, if an earlier version recorded it as a part of a store
         self._attaching = Turns()
-        self._dimensions: dict[tuple[str, str], int] = {}
+        self._dimensions: Numbers = {}
 
     def share(self) -> Self:
-        """As `Shareable.share`; caches are shared, too."""
+        """As `Store.share`; caches are shared, too."""
         other = copy(self)
         other._tables, other._dimensions = {}, {}  # noqa: SLF001 - its own copy
         return other
 
     @property
     def name(self) -> str:
-        """`sqlite:PATH`, or `memory`."""
         return "memory" if self.path == ":memory:" else f"sqlite:{self.path}"
-
-    @property
-    def round_trips(self) -> int:
-        """The number of transactions so far."""
-        return self._main.round_trips + sum(reader.round_trips for reader in self._readers)
 
     @property
     def nearest(self) -> str:
@@ -136,20 +129,16 @@ class SqliteStore:
         return next(iter(self._tables.values())).graph
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """Whether SQLite can evaluate a conjunct, with NULLs as in DuckDB."""
         return read(expr, alias) is not None
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """Create the file, or migrate it to the graph. Raises StoreUnavailable, PlanError."""
         self._file, self._caches = self._main, self._caches_of_main
         await self._file.open(partial(self._check, writes=True))
         await self._make_ready(tables_of(graph), dimensions)
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> None:
-        """Open the file for reading; it is neither created nor changed. Raises StoreUnavailable,
-        PlanError.
-
-        A missing file counts as empty. A file that lacks parts of the graph is copied into memory.
+        """The file is neither created nor changed: a missing one counts as empty, and one that
+        lacks parts of the graph is copied into memory.
         """
         if self.path == ":memory:":
             await self.ensure(graph, dimensions)
@@ -163,10 +152,8 @@ class SqliteStore:
             self._caches = self._readers[self._file]
         await self._make_ready(tables, dimensions)
 
-    async def _reader(self, tables: dict[str, Table]) -> File:
-        """A connection that neither creates nor changes the file, reused if it has all that is
-        needed. A copy serves once.
-        """
+    async def _reader(self, tables: Tables) -> File:
+        """A connection that does not change the file, reused if it has all; a copy serves once."""
         if self._readers.get(self._file) and not self._file.in_file:
             del self._readers[self._file]
             await self._file.close()
@@ -182,36 +169,31 @@ class SqliteStore:
             self._readers[reader] = Caches(self._exact_up_to)
         return reader
 
-    async def _has(self, file: File, tables: dict[str, Table]) -> bool:
+    async def _has(self, file: File, tables: Tables) -> bool:
         return await file.run(lambda con: is_current(con, tables, file.layouts))
 
-    def _check(self, con: sqlite3.Connection, *, writes: bool = False) -> None:
+    def _check(self, con: Connection, *, writes: bool = False) -> None:
         check_file(con, self.name)
         self._part = part_in(con)
         if writes and self._part:
             raise StoreUnavailable(f"{self.name}  {self._part}. Nothing was written.")
 
-    async def _make_ready(self, tables: dict[str, Table], dimensions: int | None) -> None:
-        def is_ready(con: sqlite3.Connection) -> bool:
+    async def _make_ready(self, tables: Tables, dimensions: int | None) -> None:
+        def is_ready(con: Connection, *, make: bool = False) -> bool:
             self._check(con)
             check_layout(con, tables, self.name)
-            ready = is_current(con, tables, self._file.layouts)
-            if ready:
-                check_dimensions(con, tables, dimensions, self.name)
-                self._dimensions = read_dimensions(con)
-            return ready
-
-        def make_ready(con: sqlite3.Connection) -> None:
-            self._check(con)
-            check_layout(con, tables, self.name)
-            bring_up_to_date(con, tables)
-            next_version(con)
-            fill_derived(con, tables)
+            if make:
+                bring_up_to_date(con, tables)
+                next_version(con)
+                fill_derived(con, tables.values())
+            elif not is_current(con, tables, self._file.layouts):
+                return False
             check_dimensions(con, tables, dimensions, self.name)
             self._dimensions = read_dimensions(con)
+            return True
 
         if not await self._file.run(is_ready):
-            await self._file.run(make_ready, writes=True, large=True)
+            await self._file.run(partial(is_ready, make=True), writes=True, large=True)
         self._tables = tables
 
     @property
@@ -227,16 +209,14 @@ class SqliteStore:
         """Do nothing: rows always have their derived texts."""
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """As `Migratable.migrate`. Indexes belong to the layout of the file, so none is created or
-        dropped.
-        """
+        """Indexes belong to the layout of the file: none is created or dropped."""
         del drop
         await self.ensure(graph, dimensions)
         tables = self._tables
 
-        def work(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+        def work(con: Connection) -> Numbers:
             next_version(con)
-            return {**fill_derived(con, tables), **count_unembedded(con, tables)}
+            return {**fill_derived(con, tables.values()), **count_unembedded(con, tables)}
 
         lacked = await self._file.run(work, writes=True, large=True)
         return [
@@ -247,13 +227,11 @@ class SqliteStore:
         ]
 
     def observe(self, callback: Callable[[str], None] | None) -> None:
-        """Call `callback` with the text of each statement from now on."""
         self._main.observer = callback
         for reader in self._readers:
             reader.observer = callback
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """Run all searches over the same rows in one transaction."""
         graph = self.graph
         if not queries or not rows.num_rows:
             return [
@@ -264,7 +242,7 @@ class SqliteStore:
         request = RequestRows(rows)
         searches = [PreparedSearch(self._tables, query, request) for query in queries]
 
-        def work(con: sqlite3.Connection) -> list[pa.Table]:
+        def work(con: Connection) -> list[pa.Table]:
             dimensions = self._read_dimensions(con)
             for search in searches:
                 for nearest in search.nearest:
@@ -275,16 +253,10 @@ class SqliteStore:
                 request.load(con)
             return [search.run(con, self._caches, dimensions) for search in searches]
 
-        products = [
-            nearest.work(self._caches.vectors) for search in searches for nearest in search.nearest
-        ]
-        total = None if None in products else sum(count for count in products if count is not None)
-        return await self._file.run(
-            work, large=_large(rows.num_rows) or total is None or total > _MANY_PRODUCTS
-        )
+        near = any(search.nearest for search in searches)
+        return await self._file.run(work, large=near or _large(rows.num_rows))
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """Match a pattern for all rows in one transaction."""
         graph = self.graph
         if not rows.num_rows:
             return match_schema(graph, query, self._dimensions).empty_table()
@@ -296,7 +268,7 @@ class SqliteStore:
             else VariablePaths(self._tables, query, path, request)
         )
 
-        def work(con: sqlite3.Connection) -> pa.Table:
+        def work(con: Connection) -> pa.Table:
             request.load(con)
             return matched.run(con, self._read_dimensions(con))
 
@@ -310,7 +282,6 @@ class SqliteStore:
         where: Sequence[Scalar],
         limit: int | None = None,
     ) -> pa.Table:
-        """The rows of a label in some partitions, in one transaction."""
         table = self._table(label)
         if partitions is not None and not partitions:
             return scan_schema(self.graph, label, properties, self._dimensions).empty_table()
@@ -322,7 +293,6 @@ class SqliteStore:
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]
     ) -> Mapping[str, PartitionState]:
-        """The heads, and the commit markers of some rows, in one transaction."""
         tables = self._tables if self.graph else {}
         if not rows:
             return {}
@@ -332,7 +302,6 @@ class SqliteStore:
         )
 
     async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
-        """The heads, and the windows of a plan, in one transaction."""
         tables = self._tables if self.graph else {}
         if not partitions:
             return {}
@@ -341,14 +310,12 @@ class SqliteStore:
         )
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """As `Store.commit`."""
         if not batch.rows and marker is None:
             return Written()
         new = NewContent.of(batch, marker)
         return await self._commit(new, forgets=batch.deletes and marker is None)
 
     async def replace(self, new: NewContent) -> Written:
-        """As `Store.replace`."""
         return await self._commit(new, whole=True, forgets=True)
 
     async def _commit(self, new: NewContent, *, whole: bool = False, forgets: bool) -> Written:
@@ -363,7 +330,6 @@ class SqliteStore:
         return Written(counts)
 
     async def _encoded(self, batch: WriteBatch) -> list[EncodedMerge]:
-        """The merges of a batch in stored form. Raises DataError."""
 
         def convert(prepared: PreparedMerge) -> EncodedMerge:
             return EncodedMerge(self._table(prepared.write.label), prepared, self.name)
@@ -378,7 +344,7 @@ class SqliteStore:
         """Counts by label, also of other graphs in the file, and lengths of the stored vectors."""
         tables = self._tables if self.graph else {}
 
-        def work(con: sqlite3.Connection) -> Statistics:
+        def work(con: Connection) -> Statistics:
             names = dict.fromkeys([*tables, *labels_in(con)])
             counts = {
                 name: con.execute(f"SELECT count(*) FROM {quote(name)}").fetchone()[0]
@@ -393,7 +359,6 @@ class SqliteStore:
         return await self._file.run(work)
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete the rows and commit markers of some partitions, or of all."""
         tables = self._tables if self.graph else {}
         if partitions is None or partitions:
             await self._file.run(
@@ -401,7 +366,6 @@ class SqliteStore:
             )
 
     async def aclose(self) -> None:
-        """Close the file. Safe to call twice."""
         await self._main.close()
         while self._readers:
             await self._readers.popitem()[0].close()
@@ -415,7 +379,7 @@ class SqliteStore:
             )
         return self._tables[label]
 
-    def _read_dimensions(self, con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+    def _read_dimensions(self, con: Connection) -> Numbers:
         self._dimensions = read_dimensions(con)
         return self._dimensions
 
@@ -456,51 +420,38 @@ def _translated(error: sqlite3.Error, store: str) -> Exception:
 
 
 class File:
-    """A file, or an in-memory database, and its only connection.
-
-    Args:
-        path: The file; ":memory:" for none.
-        name: Its name in messages.
-    """
+    """A file, or an in-memory database (":memory:"), and its only connection."""
 
     def __init__(self, path: str, name: str) -> None:
         self.path, self.name = path, name
-        self.round_trips = 0
-        self._con: sqlite3.Connection | None = None
+        self._con: Connection | None = None
         self.observer: Callable[[str], None] | None = None
         self._lock = Turns()
         self.in_file = False  # whether the file is open, not a copy or an empty database in memory
         # For each graph, the schema version at which the layout was current.
         self.layouts: dict[str, int] = {}
 
-    async def open(
-        self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False
-    ) -> None:
-        """Connect, unless connected. Raises StoreUnavailable.
-
-        Args:
-            check: Checks the file before any change.
-            reads: Neither create nor change the file; a missing file counts as empty.
+    async def open(self, check: Check, *, reads: bool = False) -> None:
+        """Connect, unless connected; `check` examines the file before any change. With `reads` it
+        is neither created nor changed, and a missing one counts as empty. Raises StoreUnavailable.
         """
         async with self._lock:
             if self._con is None:
-                connect = self._connect_to_read if reads else self._connect
-                self._con = await self._patiently(lambda: connect(check))
+                self._con = await self._patiently(lambda: self._connect(check, reads=reads))
                 self.in_file = bool(self._con.execute("PRAGMA database_list").fetchone()[2])
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection."""
         return self._con is not None
 
-    async def copy(self, check: Callable[[sqlite3.Connection], None]) -> None:
+    async def copy(self, check: Check) -> None:
         """Continue with an in-memory copy; the file is not changed."""
         async with self._lock:
             con = self._con
             if con is None:
                 raise EngineError(f"{self.name}  is not open")
 
-            def copied() -> sqlite3.Connection:
+            def copied() -> Connection:
                 copy = self._opened(":memory:", check)
                 con.backup(copy)
                 return copy
@@ -510,38 +461,23 @@ class File:
             self.layouts.clear()
             con.close()
 
-    def _connect_to_read(self, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+    def _connect(self, check: Check, *, reads: bool) -> Connection:
         path = Path(self.path)
-        if self.path == ":memory:" or not path.exists():
+        if self.path == ":memory:" or (reads and not path.exists()):
             return self._opened(":memory:", check)
-        return self._opened(f"{path.absolute().as_uri()}?mode=rw", check)
-
-    def _connect(self, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+        if reads:
+            return self._opened(f"{path.absolute().as_uri()}?mode=rw", check)
         try:
-            if self.path != ":memory:":
-                private_folder(Path(self.path).parent)
+            private_folder(path.parent)
         except OSError as error:
-            reason = refusal(Path(self.path).parent, error)
+            reason = refusal(path.parent, error)
             msg = f"{self.name}  its folder cannot be made ({reason}). Name {_ANOTHER}"
             raise StoreUnavailable(msg) from None
-        if self.path != ":memory:":
-            with suppress(OSError):  # SQLite reports why the file cannot be opened
-                create_private(Path(self.path))
-        con = self._opened(self.path, check)
-        if self.path != ":memory:":
-            self._log_ahead(con)
-        return con
+        with suppress(OSError):  # SQLite reports why the file cannot be opened
+            create_private(path)
+        return self._opened(self.path, check, log_ahead=True)
 
-    def _log_ahead(self, con: sqlite3.Connection) -> None:
-        try:
-            # Some file systems do not support it.
-            mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
-        except sqlite3.Error as error:
-            con.close()
-            raise _translated(error, self.name) from error
-
-    def _opened(self, path: str, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+    def _opened(self, path: str, check: Check, *, log_ahead: bool = False) -> Connection:
         con = None
         try:
             uri = path.startswith("file:")
@@ -549,6 +485,10 @@ class File:
                 path, timeout=0, isolation_level=None, check_same_thread=False, uri=uri
             )
             self._settings(con, check)
+            if log_ahead:
+                # Some file systems do not support it.
+                mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+                con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
         except BaseException as error:
             if con is not None:
                 con.close()
@@ -557,9 +497,7 @@ class File:
             raise
         return con
 
-    def _settings(
-        self, con: sqlite3.Connection, check: Callable[[sqlite3.Connection], None]
-    ) -> None:
+    def _settings(self, con: Connection, check: Check) -> None:
         for function in (partition_words, list_holds, lists_meet, unite, add_labels):
             con.create_function(function.__name__, 2, function, deterministic=True)
         modules = {name for (name,) in con.execute("PRAGMA module_list")}
@@ -574,29 +512,23 @@ class File:
 
     async def run(
         self,
-        work: Callable[[sqlite3.Connection], T],
+        work: Callable[[Connection], T],
         *,
         writes: bool = False,
         large: bool = False,
         forgets: bool = False,
     ) -> T:
-        """Run one transaction, which is one round trip.
+        """Run one transaction, which is one round trip. The work is restarted if another process
+        holds the lock. Raises StoreUnavailable if nothing can be read or written.
 
-        Args:
-            work: The work; restarted if another process holds the lock.
-            writes: Whether to take the exclusive write lock before any read.
-            large: Whether to leave the event loop's thread.
-            forgets: Whether nothing of deleted rows stays in the log of writes, unless another
-                process reads it.
-
-        Raises:
-            StoreUnavailable: The file cannot be read or written; nothing was written.
+        `writes` takes the exclusive write lock before any read; `large` leaves the event loop's
+        thread. After a transaction that `forgets`, nothing of deleted rows stays in the log of
+        writes, unless another process reads it.
         """
         async with self._lock:
             con = self._con
             if con is None:
                 raise EngineError(f"{self.name}  is not open: call ensure first, or it was closed")
-            self.round_trips += 1
             record_round_trip()
             if not large:
                 try:
@@ -606,7 +538,7 @@ class File:
             return await self._patiently(lambda: self._transaction(con, work, writes, forgets), con)
 
     def _transaction(
-        self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool,
+        self, con: Connection, work: Callable[[Connection], T], writes: bool,
         forgets: bool = False,
     ) -> T:  # fmt: skip
         with self._rolled_back(con):
@@ -619,7 +551,7 @@ class File:
         return result
 
     @contextmanager
-    def _rolled_back(self, con: sqlite3.Connection) -> Iterator[None]:
+    def _rolled_back(self, con: Connection) -> Iterator[None]:
         """Roll back on an exception, and raise it as an error of the store."""
         try:
             yield
@@ -650,12 +582,8 @@ class File:
                 msg = f"{self.name}  cancelled while another process was writing to it"
                 raise StoreUnavailable(msg)
 
-    async def _patiently(
-        self, attempt: Callable[[], T], con: sqlite3.Connection | None = None
-    ) -> T:
-        """Attempt in another thread until the lock is free. After a cancellation, the attempt has
-        ended when this returns.
-        """
+    async def _patiently(self, attempt: Callable[[], T], con: Connection | None = None) -> T:
+        """Attempt in a thread until the lock is free; it has ended when this returns."""
         cancelled = threading.Event()
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(None, self._until_free, attempt, cancelled)
@@ -675,7 +603,6 @@ class File:
             raise
 
     async def close(self) -> None:
-        """Close the connection, if there is one."""
         async with self._lock:
             if self._con is not None:
                 self._con.close()

@@ -10,12 +10,12 @@ delete.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from sqlite3 import Connection
 from sys import intern
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from semgraph.stores.cosine import Block, Int8Block
 from semgraph.stores.sqlite.schema import ID, Table, quote, word_counts
@@ -32,13 +32,7 @@ _ROW_BYTES, _WORD_BYTES = 500, 150  # approximate memory of a row, and of each o
 
 
 class IndexedRow(NamedTuple):
-    """A row of a full-text index.
-
-    Args:
-        key: Its key.
-        length: The number of words of its texts.
-        words: The distinct words.
-    """
+    """A row of a full-text index: its key, its number of words, and the distinct ones."""
 
     key: str
     length: int
@@ -85,9 +79,6 @@ class WordBlock:
         self._words -= len(words)
 
 
-# Vectors of a partition that are held in float32: more are held in int8, in a quarter of the
-# memory.
-EXACT_UP_TO = 200_000
 _BATCH = 8192
 _DISTINCT = (
     "WITH RECURSIVE p(x) AS (SELECT min(part) FROM {table} UNION ALL "
@@ -96,12 +87,7 @@ _DISTINCT = (
 )
 
 
-class _Sized(Protocol):
-    @property
-    def bytes(self) -> int: ...
-
-
-B = TypeVar("B", bound=_Sized)
+B = TypeVar("B", Block, WordBlock)
 
 
 @dataclass
@@ -110,7 +96,7 @@ class _CachedBlock(Generic[B]):
     version: int
 
 
-def file_version(con: sqlite3.Connection) -> int:
+def file_version(con: Connection) -> int:
     """The version of the file that this transaction sees."""
     version: int = con.execute("SELECT value FROM \"#meta\" WHERE name = 'version'").fetchone()[0]
     return version
@@ -133,21 +119,13 @@ class BlockCache(Generic[B]):
 
     def _current(
         self,
-        con: sqlite3.Connection,
+        con: Connection,
         name: tuple[str, ...],
         make: Callable[[], B],
         read: Callable[[_CachedBlock[B]], None],
         version: int,
     ) -> B:
-        """A block at a version of the file.
-
-        Args:
-            con: The connection.
-            name: Table, partition, and further distinguishing values.
-            make: Creates an empty block.
-            read: Adds all newer rows to a block.
-            version: The version of the file.
-        """
+        """A block at a version of the file. `read` adds all newer rows to it."""
         held = self._held.get(name)
         if held is None or (held.version != version and _lost(con, name, held.version)):
             held = self._held[name] = _CachedBlock(make(), -1)
@@ -172,25 +150,13 @@ class VectorCache(BlockCache[Block]):
 
     limit = 1 << 29
 
-    def __init__(self, exact_up_to: int = EXACT_UP_TO) -> None:
+    def __init__(self, exact_up_to: int) -> None:
         super().__init__()
         self.exact_up_to = exact_up_to
         self.odd: dict[str, set[int]] = {}
 
-    def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
-        """The number of cached vectors of some partitions (None: of all cached ones); None if one
-        is not cached.
-        """
-        if partitions is None:
-            counts = [held.block.count for name, held in self._held.items() if name[0] == table]
-            return sum(counts) if counts else None
-        cached = [self._held.get((table, partition)) for partition in partitions]
-        return (
-            None if None in cached else sum(held.block.count for held in cached if held is not None)
-        )
-
     def blocks(
-        self, con: sqlite3.Connection, table: str, partitions: Iterable[str] | None, size: int
+        self, con: Connection, table: str, partitions: Iterable[str] | None, size: int
     ) -> list[Block]:
         """The current blocks of some partitions (None: all), within a transaction."""
         version = file_version(con)
@@ -200,10 +166,7 @@ class VectorCache(BlockCache[Block]):
         self._forget(len(blocks))
         return [block for block in blocks if block.count]
 
-    def _read(
-        self, con: sqlite3.Connection, name: tuple[str, str], held: _CachedBlock[Block]
-    ) -> None:
-        """Add all newer rows to the block."""
+    def _read(self, con: Connection, name: tuple[str, str], held: _CachedBlock[Block]) -> None:
         import numpy as np
 
         table, partition = name
@@ -218,9 +181,7 @@ class VectorCache(BlockCache[Block]):
             odd = held.block.put(ids, _matrix(rows, held.block.size)).tolist()
             self.odd.setdefault(table, set()).update(odd)
 
-    def _block(
-        self, con: sqlite3.Connection, name: tuple[str, str], size: int, version: int
-    ) -> Block:
+    def _block(self, con: Connection, name: tuple[str, str], size: int, version: int) -> Block:
         held = self._held.get(name)
         if held is not None and (
             held.block.size != size
@@ -237,14 +198,13 @@ class VectorCache(BlockCache[Block]):
         return self._current(con, name, make, read, version)
 
 
-def _is_large(con: sqlite3.Connection, name: tuple[str, str], limit: int) -> bool:
-    """Whether a partition has more vectors than a limit."""
+def _is_large(con: Connection, name: tuple[str, str], limit: int) -> bool:
     rows = f"SELECT 1 FROM {quote(name[0])} WHERE part = ? LIMIT ?"
     count: int = con.execute(f"SELECT count(*) FROM ({rows})", (name[1], limit + 1)).fetchone()[0]
     return count > limit
 
 
-def read_vectors(con: sqlite3.Connection, table: str, ids: Ints, size: int) -> Block:
+def read_vectors(con: Connection, table: str, ids: Ints, size: int) -> Block:
     """The stored vectors of some rows."""
     import numpy as np
 
@@ -269,13 +229,8 @@ def _matrix(rows: Sequence[tuple[int, Any]], size: int) -> Singles:
 class WordCache(BlockCache[WordBlock]):
     """The words of partitions with few rows."""
 
-    def known(self, table: Table, prop: str, partition: str) -> int | None:
-        """The number of cached rows of a partition; None if it is not cached."""
-        held = self._held.get(_words_name(table, prop, partition))
-        return None if held is None else held.block.count
-
     def blocks(
-        self, con: sqlite3.Connection, table: Table, prop: str, partitions: Sequence[str]
+        self, con: Connection, table: Table, prop: str, partitions: Sequence[str]
     ) -> list[WordBlock]:
         """The current blocks of some partitions, within a transaction."""
         version = file_version(con)
@@ -291,41 +246,28 @@ class WordCache(BlockCache[WordBlock]):
                 for row, key, *cells in con.execute(newer, (partition, held.version)):
                     held.block.put(row, key, [text for text in cells if text])
 
-            return self._current(con, _words_name(table, prop, partition), WordBlock, read, version)
+            return self._current(con, (stamps, partition, *properties), WordBlock, read, version)
 
         blocks = [block(partition) for partition in partitions]
         self._forget(len(blocks))
         return blocks
 
 
-def _words_name(table: Table, prop: str, partition: str) -> tuple[str, ...]:
-    stamps, properties = table.indexed_rows(prop)
-    return stamps, partition, *properties
-
-
-def _lost(con: sqlite3.Connection, name: tuple[str, ...], version: int) -> bool:
-    """Whether a row was deleted since a version."""
+def _lost(con: Connection, name: tuple[str, ...], version: int) -> bool:
     sql = 'SELECT version FROM "#gone" WHERE name = ? AND part = ?'
     row = con.execute(sql, name[:2]).fetchone()
     return row is not None and row[0] > version
 
 
 class Postings(NamedTuple):
-    """The rows with a word of a partition.
-
-    Args:
-        ids: The ids of the rows, ascending.
-        frequencies: The saturated frequency of the word in each.
-    """
+    """The rows with a word, by id, and the saturated frequency of the word in each."""
 
     ids: Ints
     frequencies: Floats
 
 
 class TextCache:
-    """Counts and postings of full text for one version of the file. It holds at most `limit`
-    postings, the most recently used.
-    """
+    """Counts and the last used postings of full text for one version of the file."""
 
     limit = 1 << 22
 
@@ -362,7 +304,7 @@ class TextCache:
 class Caches:
     """The caches of a store."""
 
-    def __init__(self, exact_up_to: int = EXACT_UP_TO) -> None:
+    def __init__(self, exact_up_to: int) -> None:
         self.vectors = VectorCache(exact_up_to)
         self.words = WordCache()
         self.texts = TextCache()

