@@ -148,11 +148,12 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
     logical = trimmed(request)
     _need_graph(request.plan, logical, resources)
     options = request.options
+    made_up = resources.made_up(logical, writes=options.writes)
     record_to = Path(options.record_to) if options.record_to else None
     with _few_collections():
         async with resources.open(logical, fresh=options.fresh, record_to=record_to) as opened:
             physical, notes = await _prepared(request, logical, resources, opened)
-            notes = [*map(str, logical.warnings), *request.notes, *notes]
+            notes = [*map(str, logical.warnings), *request.notes, *made_up, *notes]
             return await PlanRun(request, physical, opened, resources, notes).run()
 
 
@@ -194,6 +195,7 @@ async def prepare_store(request: RunRequest, resources: Resources) -> None:
     """
     logical = trimmed(request)
     _need_graph(request.plan, logical, resources)
+    resources.made_up(logical, writes=request.options.writes)
     async with resources.open(logical, fresh=request.options.fresh) as opened:
         await _prepared(request, logical, resources, opened)
 
