@@ -99,6 +99,7 @@ for command in (
     records.report,
     records.why,
     records.export,
+    records.cypher,
     serve,
     machine.doctor,
 ):

@@ -431,7 +431,9 @@ class Resources:
         address = self.settings.store if store is None else store.name
         if writes and plan.writes and lasts(address):
             what = f"{plan.name} would write made-up answers ({named[0]}) to {address}"
-            raise PlanError(what, hint="use --store memory (in Python store=\"memory\"), or --no-write")
+            raise PlanError(
+                what, hint='use --store memory (in Python store="memory"), or --no-write'
+            )
         return [f"answers are made up ({named[0]}): they mean nothing"]
 
     @cached_property

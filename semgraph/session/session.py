@@ -833,6 +833,32 @@ class Session:
             await open_for_reading(store, labels)
             return await store.statistics()
 
+    async def acypher(
+        self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
+    ) -> list[dict[str, Any]]:
+        """Run a Cypher statement in a Neo4j store, in one transaction, and return its rows by column.
+
+        Args:
+            text: The statement.
+            parameters: Its values, by name without `$`.
+            write: Whether it may write.
+
+        Raises:
+            PlanError: The store has no Cypher, or the session has a group: Cypher sees all groups.
+            EngineError: The statement is wrong, or writes without `write`.
+            StoreUnavailable: It does not answer.
+        """
+        if self.group is not None:
+            what = f'Cypher sees all groups, and this session has the group "{self.group}" alone'
+            raise PlanError(what, hint="use a session without a group")
+        async with self._resources.opened_store() as store:
+            cypher = getattr(store, "cypher", None)
+            if cypher is None:
+                what = f"{store.name} is no Neo4j store: it has no Cypher"
+                raise PlanError(what, hint="use --store neo4j, or semgraph run with a plan")
+            rows: list[dict[str, Any]] = await cypher(text, parameters or {}, write=write)
+            return rows
+
     def _labels(self, graph: str | Path | Graph | None) -> Graph:
         """A graph, the graph of a file, or that of the file used here. Raises PlanError."""
         if isinstance(graph, Graph):

@@ -665,11 +665,11 @@ def test_a_new_plan_runs_as_it_is_and_overwrites_nothing(project: Project) -> No
     assert ran.code == 0, ran.err
     rows = json.loads(ran.out)["tables"]["read"]
     assert all(row["product"] == "dummy" and row["tone"] in ("angry", "calm") for row in rows)
-    text = project.read("plans/defects.yaml")
+    text = (project.folder / "plans/defects.yaml").read_text()
     again = project("plans", "new", "defects")
     assert again.code == 2
     assert "plans/defects.yaml exists already" in again.err
-    assert project.read("plans/defects.yaml") == text
+    assert (project.folder / "plans/defects.yaml").read_text() == text
 
 
 @pytest.mark.parametrize(

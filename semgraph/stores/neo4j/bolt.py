@@ -68,6 +68,20 @@ class Bolt:
         """Run a read statement and return its records. Raises StoreUnavailable."""
         return await self._session("execute_read", lambda tx: self.run(tx, text, parameters))
 
+    async def table(
+        self, text: str, parameters: Mapping[str, Any], *, write: bool
+    ) -> list[dict[str, Any]]:
+        """Run a user's statement in one transaction, and return its rows by column. Raises
+        StoreUnavailable; EngineError for a statement that is wrong, or writes without `write`.
+        """
+
+        async def work(tx: AsyncManagedTransaction) -> list[dict[str, Any]]:
+            record_round_trip()
+            result = await tx.run(text, parameters)  # type: ignore[arg-type]  # the user's
+            return [dict(record.items()) async for record in result]
+
+        return await self._session("execute_write" if write else "execute_read", work)
+
     async def write(self, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
         """Do work in one transaction; a deadlock restarts it. Raises StoreUnavailable."""
         return await self._session("execute_write", work)
@@ -192,6 +206,8 @@ class Bolt:
             )
         elif isinstance(error, TransientError) or "DatabaseError" in code:
             reason = f"could not finish: {message}. Nothing was written; run again to continue"
+        elif "Statement.AccessMode" in code:
+            return EngineError("this statement writes: add --write. Nothing was written")
         elif isinstance(error, Neo4jError):
             return EngineError(f"{self.uri}  {message} [{code}]")
         else:

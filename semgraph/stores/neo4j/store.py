@@ -117,6 +117,31 @@ def _committed(marker: Sequence[Any]) -> CommittedRow:
     return CommittedRow(row, fingerprint, time_of(now), run, content)
 
 
+def _as_json(value: Any) -> Any:
+    """A value of Neo4j in JSON: a node with its `labels`, an edge with its `type`, a path as a list."""
+    import neo4j.graph
+
+    if isinstance(value, neo4j.graph.Path):
+        return [
+            _as_json(part)
+            for pair in zip(value.nodes, (*value, None), strict=True)
+            for part in pair
+        ][:-1]
+    if isinstance(value, neo4j.graph.Entity):
+        node = isinstance(value, neo4j.graph.Node)
+        named = {"labels": sorted(value.labels)} if node else {"type": value.type}
+        return named | {name: _as_json(each) for name, each in value.items()}
+    if isinstance(value, dict):
+        return {name: _as_json(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_as_json(each) for each in value]
+    return (
+        value
+        if isinstance(value, str | int | float | None)
+        else str(getattr(value, "iso_format", value.__str__)())
+    )
+
+
 def local_store(folder: str | Path) -> Neo4jStore:
     """A store over the local server of a folder, which must be running. Raises StoreUnavailable."""
     from semgraph.stores.neo4j.local.server import status
@@ -178,6 +203,15 @@ class Neo4jStore:
 
     def observe(self, callback: Callable[[str], None] | None) -> None:
         self._bolt.observer = callback
+
+    async def cypher(
+        self, text: str, parameters: Mapping[str, Any], *, write: bool
+    ) -> list[dict[str, Any]]:
+        """The rows of a user's statement, by column; nodes, edges and times are values of JSON. Raises
+        as `Bolt.table`.
+        """
+        rows = await self._bolt.table(text, parameters, write=write)
+        return [{name: _as_json(value) for name, value in row.items()} for row in rows]
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> list[schema.Wanted]:
         """A user with read access can do so. Returns missing parts, except vector indexes."""
