@@ -192,7 +192,7 @@ SETTINGS: Mapping[str, SettingSpec] = {
         "SEMGRAPH_LLM",
         Flag(
             "--llm MODEL",
-            "local, recorded, dummy (made-up answers), PROVIDER:NAME (openai, anthropic, …), openai:NAME@URL; ?batch=true for half the price.",
+            "local, recorded, dummy (made up), PROVIDER:NAME, openai:NAME@URL; ?batch=true for half the price.",
         ),
     ),
     "models": SettingSpec(

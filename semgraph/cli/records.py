@@ -238,6 +238,7 @@ def cypher(
     with options.session() as session:
         rows = options.wait(session.acypher(statement, parameters(set), write=write))
     names = list(rows[0]) if rows else []
-    columns = [Column(name, [cell(row[name]) for row in rows]) for name in names]
+    numbers = {name for name in names if all(isinstance(row[name], int | float) for row in rows)}
+    columns = [Column(n, [cell(row[n]) for row in rows], right=n in numbers) for n in names]
     options.result(rows, styled(columns, options.out.width, indent=0) if columns else ())
     options.talk(plural(len(rows), "row"))

@@ -15,7 +15,6 @@ from typing import Any
 from semgraph.errors import Fault, PlanError, Problem, among
 from semgraph.folders import plans_folder
 from semgraph.formats import plural
-from semgraph.frontend import kinds
 from semgraph.frontend.calls import declared_inputs
 from semgraph.frontend.document import (
     NAME_HINT,
@@ -37,6 +36,7 @@ from semgraph.frontend.prompt_files import front_of
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.prompt import Prompt
+from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic
 
 _OWN = Path("plans")
@@ -201,7 +201,7 @@ def created(name: str) -> Path:
     for an invalid name, that of a shipped plan, or that of an existing file.
     """
     file = _OWN / f"{name}.yaml"
-    if not kinds.NAME.match(name):
+    if not NAME.match(name):
         raise PlanError(f'"{name}" is no name of a plan', hint=f"use {NAME_HINT}")
     if (plans_folder() / file.name).exists():
         hint = f"to change it, semgraph plans copy {name}; else use a different name"

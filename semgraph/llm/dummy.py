@@ -83,7 +83,9 @@ def _value(schema: dict[str, Any], asked: str) -> Any:
         return [_value(schema["items"], asked)]
     if kind in ("integer", "number"):
         return _hash(asked) % (_HIGHEST + 1)
-    return _hash(asked) % 2 == 1 if kind == "boolean" else _FIXED.get(schema.get("format"), _TEXT)
+    return (
+        _hash(asked) % 2 == 1 if kind == "boolean" else _FIXED.get(schema.get("format", ""), _TEXT)
+    )
 
 
 def _packed(schema: dict[str, Any], rules: str, text: str) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -119,27 +120,22 @@ def _committed(marker: Sequence[Any]) -> CommittedRow:
 
 def _as_json(value: Any) -> Any:
     """A value of Neo4j in JSON: a node with its `labels`, an edge with its `type`, a path as a list."""
-    import neo4j.graph
+    from neo4j.graph import Node, Path, Relationship
 
-    if isinstance(value, neo4j.graph.Path):
-        return [
-            _as_json(part)
-            for pair in zip(value.nodes, (*value, None), strict=True)
-            for part in pair
-        ][:-1]
-    if isinstance(value, neo4j.graph.Entity):
-        node = isinstance(value, neo4j.graph.Node)
-        named = {"labels": sorted(value.labels)} if node else {"type": value.type}
-        return named | {name: _as_json(each) for name, each in value.items()}
+    if isinstance(value, Path):
+        hops = zip(value.relationships, value.nodes[1:], strict=True)
+        return [_as_json(part) for part in (value.nodes[0], *chain.from_iterable(hops))]
+    if isinstance(value, Node):
+        return {"labels": sorted(value.labels), **_as_json(dict(value))}
+    if isinstance(value, Relationship):
+        return {"type": value.type, **_as_json(dict(value))}
     if isinstance(value, dict):
         return {name: _as_json(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_as_json(each) for each in value]
-    return (
-        value
-        if isinstance(value, str | int | float | None)
-        else str(getattr(value, "iso_format", value.__str__)())
-    )
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return value.iso_format() if hasattr(value, "iso_format") else str(value)
 
 
 def local_store(folder: str | Path) -> Neo4jStore:
