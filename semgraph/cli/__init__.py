@@ -99,8 +99,8 @@ for command in (
     records.report,
     records.why,
     records.export,
-    records.cypher,
     serve,
+    machine.cypher,
     machine.doctor,
 ):
     app.command()(command)

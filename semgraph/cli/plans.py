@@ -125,19 +125,13 @@ def copy(
 
 @app.command()
 @everywhere
-def new(
-    options: CommonOptions, name: Annotated[str, argument("", "What commands will call it.")]
-) -> None:
-    """Write ./plans/NAME.yaml, a commented plan to begin with, which runs as it is. Overwrites
-    nothing.
-    """
+def new(options: CommonOptions, name: Annotated[str, argument("", "Its name.")]) -> None:
+    """Write ./plans/NAME.yaml, a commented plan that runs as it is. Overwrites nothing."""
     from semgraph.frontend.plan_files import created
 
     options.show(str(created(name)))
-    options.talk(
-        f"try it:     semgraph run {name} --llm dummy   (made-up answers, free)",
-        f"look at it: semgraph explain {name}",
-    )
+    options.talk(f"try it:     semgraph run {name} --llm dummy   (made-up answers, free)")
+    options.talk(f"look at it: semgraph explain {name}")
 
 
 @app.command()

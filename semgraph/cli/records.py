@@ -1,5 +1,5 @@
-"""`semgraph runs`, `why`, `report`, `journal`, `export` and `cypher`: records of runs, and the stored
-graph as a file or by queries.
+"""`semgraph runs`, `why`, `report`, `journal` and `export`: records of runs, and the stored graph
+as a file.
 """
 
 from __future__ import annotations
@@ -11,15 +11,7 @@ from typing import Annotated
 
 import typer
 
-from semgraph.cli.options import (
-    Commands,
-    CommonOptions,
-    PlanOptions,
-    argument,
-    everywhere,
-    flag,
-    parameters,
-)
+from semgraph.cli.options import Commands, CommonOptions, PlanOptions, argument, everywhere, flag
 from semgraph.errors import PlanError
 
 app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)
@@ -220,25 +212,3 @@ def export(
             *(f"! {note}" for note in written.notes),
         ],
     )
-
-
-@everywhere
-def cypher(
-    options: CommonOptions,
-    statement: Annotated[str, argument("STATEMENT", "In quotes: 'MATCH (n) RETURN n LIMIT 5'.")],
-    set: Annotated[list[str] | None, flag("--set NAME=VALUE", "A parameter: $NAME.")] = None,  # noqa: A002 - the option's name
-    write: Annotated[
-        bool, flag("--write", "It may write; else its transaction only reads.")
-    ] = False,
-) -> None:
-    """Run a Cypher statement in a Neo4j store and print its rows. It sees all groups."""
-    from semgraph.formats import plural
-    from semgraph.render.tables import Column, cell, styled
-
-    with options.session() as session:
-        rows = options.wait(session.acypher(statement, parameters(set), write=write))
-    names = list(rows[0]) if rows else []
-    numbers = {name for name in names if all(isinstance(row[name], int | float) for row in rows)}
-    columns = [Column(n, [cell(row[n]) for row in rows], right=n in numbers) for n in names]
-    options.result(rows, styled(columns, options.out.width, indent=0) if columns else ())
-    options.talk(plural(len(rows), "row"))

@@ -197,17 +197,14 @@ def copied(
 
 
 def created(name: str) -> Path:
-    """Write ./plans/NAME.yaml, a commented plan with an example, and return the file. Raises PlanError
-    for an invalid name, that of a shipped plan, or that of an existing file.
-    """
+    """Write ./plans/NAME.yaml, a commented plan with an example. Raises PlanError for a bad name."""
     file = _OWN / f"{name}.yaml"
     if not NAME.match(name):
         raise PlanError(f'"{name}" is no name of a plan', hint=f"use {NAME_HINT}")
-    if (plans_folder() / file.name).exists():
-        hint = f"to change it, semgraph plans copy {name}; else use a different name"
-        raise PlanError(f'"{name}" is a shipped plan', hint=hint)
-    if file.exists():
-        raise PlanError(f"{file} exists already", hint="use a different name; nothing was written")
+    for there in (file, plans_folder() / file.name):
+        if there.exists():
+            hint = f"use a different name, or copy it: semgraph plans copy {name} DIR"
+            raise PlanError(f"{there} exists already", hint=hint)
     _OWN.mkdir(exist_ok=True)
     file.write_text(_NEW.replace("NAME", name), encoding="utf-8")
     return file
@@ -218,12 +215,9 @@ plan: NAME
 doc: The defects that reviews report, each with its product.  # what `plans list` shows
 inputs:  # rows of your own: semgraph run NAME -i reviews=FILE.csv (or .jsonl, .parquet)
   reviews: {id: string, text: string}
-params:
-  least: 10  # characters of a review that is read: --set least=40
+params: {least: 10}  # characters of a review that is read: --set least=40
 steps:  # each step reads inputs and earlier steps
-  long:
-    - from: reviews
-    - filter: length(text) >= $least  # SQL; no model
+  long: [{from: reviews}, {filter: length(text) >= $least}]  # SQL; no model
   complaints:
     - from: long
     - sem_filter: Does “{text}” report a defect?  # {text} is a column; the model sees no other

@@ -14,7 +14,7 @@ import numpy as np
 from semgraph.llm.base import Embeddings, Free, Limits, Reply, Request, Usage
 from semgraph.llm.tokens import CountsTokens, TokenCounter
 
-DIMENSIONS = 16
+_DIMENSIONS = 16
 _TEXT = "dummy"
 _FIXED = {"date-time": "2025-01-01T00:00:00Z", "date": "2025-01-01"}  # by the format of a text
 _HIGHEST = 10
@@ -23,7 +23,8 @@ _RECORD = re.compile(r"^(\d+)\. (.*?)(?: compare with: ([\d, ]+|all))?$", re.MUL
 
 class Dummy(CountsTokens, Free):
     """Answers by the schema of a request: texts are "dummy", other values depend on the question
-    alone. Each of several numbered records (`semantic/prompt/items.py`) has its own answer.
+    alone. Each of several numbered records (`semantic/prompt/items.py`) has its own answer. As an
+    embedder it makes up vectors, equal ones for equal texts.
     """
 
     name = "dummy"
@@ -47,27 +48,19 @@ class Dummy(CountsTokens, Free):
         call, model = request.fingerprint[:32], "dummy: made-up answers"
         return Reply(text, usage, call_id=call, model=model, dollars=0.0, logprobs=logprobs)
 
-
-class DummyEmbedder(CountsTokens, Free):
-    """Equal texts have equal vectors, which mean nothing."""
-
-    name = "dummy"
-    _counter = TokenCounter("dummy")
-
     async def dimensions(self) -> int:
         """Length of the vectors."""
-        return DIMENSIONS
+        return _DIMENSIONS
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """A vector for each text; never an error."""
-        made = [np.random.default_rng(_hash(text)).standard_normal(DIMENSIONS) for text in texts]
+        made = [np.random.default_rng(_hash(text)).standard_normal(_DIMENSIONS) for text in texts]
         usage = Usage(prompt=sum(map(self.count_tokens, texts)))
         return Embeddings(np.array(made, np.float32), usage, calls=1, attempts=1)
 
 
 def _hash(text: str) -> int:
-    raw = text.encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.sha256(raw).digest()[:6], "big")
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:6])
 
 
 def _value(schema: dict[str, Any], asked: str) -> Any:

@@ -291,19 +291,14 @@ class _MadeUp(Provider):
     free, made_up = "made up", True
 
     def open(self, spec: ModelSpec, means: Means) -> Any:  # noqa: ARG002
-        from semgraph.llm.dummy import Dummy, DummyEmbedder
+        from semgraph.llm.dummy import Dummy
 
         if spec.model:
             raise PlanError(f"{spec}: dummy has no models", hint="write dummy")
-        return Dummy() if spec.kind == "model" else DummyEmbedder()
+        return Dummy()
 
     def describe(self, spec: ModelSpec, recording: Path) -> str:  # noqa: ARG002
-        return "dummy: made-up answers" if spec.kind == "model" else "dummy: made-up vectors"
-
-    def dimensions(self, spec: ModelSpec) -> int:  # noqa: ARG002
-        from semgraph.llm.dummy import DIMENSIONS
-
-        return DIMENSIONS
+        return f"dummy: made-up {'answers' if spec.kind == 'model' else 'vectors'}"
 
 
 class _SentenceTransformers(Provider):

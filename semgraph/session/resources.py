@@ -419,9 +419,7 @@ class Resources:
         return self.objects.llm is None and PROVIDERS[self.settings.model().provider].replays
 
     def made_up(self, plan: LogicalPlan, *, writes: bool) -> list[str]:
-        """A note if answers of a plan mean nothing. Raises PlanError if it `writes` them to a store that
-        stays.
-        """
+        """A note if answers are made up. Raises PlanError if they are written to a store that stays."""
         needs, store = plan.needs, self.objects.store
         specs: list[Any] = [self.model(role) for role in needs.roles]
         specs += [self.settings.embedder] if needs.embeds and not self.objects.embedder else []
@@ -431,9 +429,7 @@ class Resources:
         address = self.settings.store if store is None else store.name
         if writes and plan.writes and lasts(address):
             what = f"{plan.name} would write made-up answers ({named[0]}) to {address}"
-            raise PlanError(
-                what, hint='use --store memory (in Python store="memory"), or --no-write'
-            )
+            raise PlanError(what, hint="use --store memory, or --no-write")
         return [f"answers are made up ({named[0]}): they mean nothing"]
 
     @cached_property

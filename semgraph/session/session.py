@@ -836,26 +836,16 @@ class Session:
     async def acypher(
         self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
     ) -> list[dict[str, Any]]:
-        """Run a Cypher statement in a Neo4j store, in one transaction, and return its rows by column.
-
-        Args:
-            text: The statement.
-            parameters: Its values, by name without `$`.
-            write: Whether it may write.
-
-        Raises:
-            PlanError: The store has no Cypher, or the session has a group: Cypher sees all groups.
-            EngineError: The statement is wrong, or writes without `write`.
-            StoreUnavailable: It does not answer.
+        """The rows, by column, of a Cypher statement in a Neo4j store, which only reads unless `write`.
+        Raises PlanError for another store and in a session of a group, EngineError for a statement that
+        is wrong or may not write, StoreUnavailable.
         """
         if self.group is not None:
-            what = f'Cypher sees all groups, and this session has the group "{self.group}" alone'
-            raise PlanError(what, hint="use a session without a group")
+            raise PlanError(f'Cypher sees all groups, this session the group "{self.group}" alone')
         async with self._resources.opened_store() as store:
             cypher = getattr(store, "cypher", None)
             if cypher is None:
-                what = f"{store.name} is no Neo4j store: it has no Cypher"
-                raise PlanError(what, hint="use --store neo4j, or semgraph run with a plan")
+                raise PlanError(f"{store.name} has no Cypher", hint="use --store neo4j")
             rows: list[dict[str, Any]] = await cypher(text, parameters or {}, write=write)
             return rows
 

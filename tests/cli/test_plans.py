@@ -675,7 +675,7 @@ def test_a_new_plan_runs_as_it_is_and_overwrites_nothing(project: Project) -> No
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("search", '"search" is a shipped plan'),
+        ("search", "search.yaml exists already"),
         ("../out", '"../out" is no name of a plan'),
         ("my-plan", '"my-plan" is no name of a plan'),
     ],

@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from semgraph.errors import EngineError, SemgraphError, StoreUnavailable
@@ -71,14 +72,11 @@ class Bolt:
     async def table(
         self, text: str, parameters: Mapping[str, Any], *, write: bool
     ) -> list[dict[str, Any]]:
-        """Run a user's statement in one transaction, and return its rows by column. Raises
-        StoreUnavailable; EngineError for a statement that is wrong, or writes without `write`.
-        """
+        """The rows of a user's statement by column, as JSON. Raises StoreUnavailable or EngineError."""
 
         async def work(tx: AsyncManagedTransaction) -> list[dict[str, Any]]:
-            record_round_trip()
             result = await tx.run(text, parameters)  # type: ignore[arg-type]  # the user's
-            return [dict(record.items()) async for record in result]
+            return [_as_json(dict(record.items())) async for record in result]
 
         return await self._session("execute_write" if write else "execute_read", work)
 
@@ -216,6 +214,23 @@ class Bolt:
                 "A local one: semgraph neo4j start. Or --store sqlite:graph.db"
             )
         return StoreUnavailable(f"{self.uri}  {reason}")
+
+
+def _as_json(value: Any) -> Any:
+    """A value in JSON: a node with its `labels`, an edge with its `type`, a path as a list."""
+    from neo4j.graph import Node, Path, Relationship
+
+    if isinstance(value, Path):
+        hops = zip(value.relationships, value.nodes[1:], strict=True)
+        value = [value.nodes[0], *chain.from_iterable(hops)]
+    elif isinstance(value, Node | Relationship):
+        kind = {"labels": sorted(value.labels)} if isinstance(value, Node) else {"type": value.type}
+        value = {**kind, **value}
+    if isinstance(value, dict):
+        return {name: _as_json(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_as_json(each) for each in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _leave_its_log_to_the_program() -> None:

@@ -15,7 +15,6 @@ from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -118,26 +117,6 @@ def _committed(marker: Sequence[Any]) -> CommittedRow:
     return CommittedRow(row, fingerprint, time_of(now), run, content)
 
 
-def _as_json(value: Any) -> Any:
-    """A value of Neo4j in JSON: a node with its `labels`, an edge with its `type`, a path as a list."""
-    from neo4j.graph import Node, Path, Relationship
-
-    if isinstance(value, Path):
-        hops = zip(value.relationships, value.nodes[1:], strict=True)
-        return [_as_json(part) for part in (value.nodes[0], *chain.from_iterable(hops))]
-    if isinstance(value, Node):
-        return {"labels": sorted(value.labels), **_as_json(dict(value))}
-    if isinstance(value, Relationship):
-        return {"type": value.type, **_as_json(dict(value))}
-    if isinstance(value, dict):
-        return {name: _as_json(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_as_json(each) for each in value]
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return value.iso_format() if hasattr(value, "iso_format") else str(value)
-
-
 def local_store(folder: str | Path) -> Neo4jStore:
     """A store over the local server of a folder, which must be running. Raises StoreUnavailable."""
     from semgraph.stores.neo4j.local.server import status
@@ -155,6 +134,7 @@ class Neo4jStore:
 
     def __init__(self, uri: str, user: str, password: str, database: str | None = None) -> None:
         self._bolt = Bolt(uri, user, password, database)
+        self.cypher = self._bolt.table
         self._outdated: dict[tuple[str, str], int] = {}
         self._begin()
 
@@ -199,15 +179,6 @@ class Neo4jStore:
 
     def observe(self, callback: Callable[[str], None] | None) -> None:
         self._bolt.observer = callback
-
-    async def cypher(
-        self, text: str, parameters: Mapping[str, Any], *, write: bool
-    ) -> list[dict[str, Any]]:
-        """The rows of a user's statement, by column; nodes, edges and times are values of JSON. Raises
-        as `Bolt.table`.
-        """
-        rows = await self._bolt.table(text, parameters, write=write)
-        return [{name: _as_json(value) for name, value in row.items()} for row in rows]
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> list[schema.Wanted]:
         """A user with read access can do so. Returns missing parts, except vector indexes."""
