@@ -203,8 +203,7 @@ def created(name: str) -> Path:
         raise PlanError(f'"{name}" is no name of a plan', hint=f"use {NAME_HINT}")
     for there in (file, plans_folder() / file.name):
         if there.exists():
-            hint = f"use a different name, or copy it: semgraph plans copy {name} DIR"
-            raise PlanError(f"{there} exists already", hint=hint)
+            raise PlanError(f"{there} exists already", hint="use a different name")
     _OWN.mkdir(exist_ok=True)
     file.write_text(_NEW.replace("NAME", name), encoding="utf-8")
     return file

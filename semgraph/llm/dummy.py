@@ -15,16 +15,13 @@ from semgraph.llm.base import Embeddings, Free, Limits, Reply, Request, Usage
 from semgraph.llm.tokens import CountsTokens, TokenCounter
 
 _DIMENSIONS = 16
-_TEXT = "dummy"
 _FIXED = {"date-time": "2025-01-01T00:00:00Z", "date": "2025-01-01"}  # by the format of a text
-_HIGHEST = 10
 _RECORD = re.compile(r"^(\d+)\. (.*?)(?: compare with: ([\d, ]+|all))?$", re.MULTILINE)
 
 
 class Dummy(CountsTokens, Free):
-    """Answers by the schema of a request: texts are "dummy", other values depend on the question
-    alone. Each of several numbered records (`semantic/prompt/items.py`) has its own answer. As an
-    embedder it makes up vectors, equal ones for equal texts.
+    """Answers by the schema of a request: texts are "dummy", other values and vectors depend on the
+    question alone. Each of several numbered records (`prompt/items.py`) has an answer.
     """
 
     name = "dummy"
@@ -33,7 +30,7 @@ class Dummy(CountsTokens, Free):
 
     async def complete(self, request: Request) -> Reply:
         """An answer; never an error."""
-        text, logprobs = _TEXT, tuple[float, ...]()
+        text, logprobs = "dummy", tuple[float, ...]()
         *rules, last = (message.content for message in request.messages)
         before = "\n".join((str(request.seed), *rules))
         if request.words:
@@ -75,9 +72,11 @@ def _value(schema: dict[str, Any], asked: str) -> Any:
     if kind == "array":
         return [_value(schema["items"], asked)]
     if kind in ("integer", "number"):
-        return _hash(asked) % (_HIGHEST + 1)
+        return _hash(asked) % 11
     return (
-        _hash(asked) % 2 == 1 if kind == "boolean" else _FIXED.get(schema.get("format", ""), _TEXT)
+        _hash(asked) % 2 == 1
+        if kind == "boolean"
+        else _FIXED.get(schema.get("format", ""), "dummy")
     )
 
 

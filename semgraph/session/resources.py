@@ -426,7 +426,7 @@ class Resources:
         named = [s for s in specs if isinstance(s, ModelSpec) and PROVIDERS[s.provider].made_up]
         if not named:
             return []
-        address = self.settings.store if store is None else store.name
+        address = store.name if store else self.settings.store
         if writes and plan.writes and lasts(address):
             what = f"{plan.name} would write made-up answers ({named[0]}) to {address}"
             raise PlanError(what, hint="use --store memory, or --no-write")

@@ -76,7 +76,7 @@ class Bolt:
 
         async def work(tx: AsyncManagedTransaction) -> list[dict[str, Any]]:
             result = await tx.run(text, parameters)  # type: ignore[arg-type]  # the user's
-            return [_as_json(dict(record.items())) async for record in result]
+            return [_as_json(dict(r.items())) async for r in result]  # type: ignore[no-untyped-call]
 
         return await self._session("execute_write" if write else "execute_read", work)
 
