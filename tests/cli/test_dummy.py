@@ -109,6 +109,15 @@ def test_it_is_marked_as_made_up(made: Project, serving: Serving) -> None:
     assert serving.calls == 0, "no request is sent"
 
 
+def test_a_comparison_is_marked_as_made_up(made: Project) -> None:
+    compared = made(
+        "compare", "made.yaml", "-i", "rows=rows.jsonl", "--llm", "dummy", "--step", "read",
+        "--implementations", "per_row,packed",
+    )  # fmt: skip
+    assert compared.code == 0, compared.err
+    assert "! answers are made up (dummy): they mean nothing" in compared.out
+
+
 def test_it_writes_into_memory_only(made: Project) -> None:
     refused = made("run", "people", "--llm", "dummy", "--store", "sqlite:g.db")
     assert refused.code == 2
