@@ -67,15 +67,20 @@ def rm(
 @everywhere
 def why(
     options: CommonOptions,
-    run: Reference,
-    what: Annotated[str, argument("WHAT", "A key, a text or its beginning; or STEP:column=value.")],
+    run: Annotated[str, argument("[RUN]", "Without it, the latest run that wrote the row.")],
+    what: Annotated[
+        str | None, argument("WHAT", "A key, a text or its beginning; or STEP:column=value.")
+    ] = None,
     messages: Annotated[bool, flag("--messages", "Print the exact requests and answers.")] = False,
 ) -> None:
     """Explain a result: back from the row to the answers, the exact prompts and the source rows."""
     from semgraph.execution.record import COMPARED, all_runs, exchanges, find_run
-    from semgraph.provenance import explain, origin_of
+    from semgraph.provenance import explain, key_of, written_by
     from semgraph.render.why import described, lines
 
+    if what is None:
+        what, run = run, written_by(all_runs(), run).run
+        options.talk(f"run {run}: semgraph runs show {run}")
     record = find_run(run, asking=True)
     with exchanges(record) as lookup:
         chain = explain(record, what, lookup)
@@ -88,8 +93,8 @@ def why(
     if any(link.asked for link in chain.links):
         if not messages:
             options.talk("the exact requests and answers: --messages")
-    elif (origin := origin_of(chain, record, all_runs())) is not None:
-        options.talk(f"run {origin[0].name} wrote it: semgraph why {origin[0].name} {origin[1]}")
+    elif (key := key_of(chain)) and (origin := written_by(all_runs(), key).run) != record.name:
+        options.talk(f"run {origin} wrote it: semgraph why {origin} {key}")
 
 
 @everywhere

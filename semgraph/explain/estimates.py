@@ -197,7 +197,9 @@ class Estimator:
     models: str = ""
     counts: Mapping[str, int] | None = None  # the rows of the store, by label
     windows: int = 1  # of all partitions; without windows, the number of partitions
-    first: Mapping[Node, FirstPrompt] = field(default_factory=dict)  # prompts that depend on the inputs alone
+    first: Mapping[Node, FirstPrompt] = field(
+        default_factory=dict
+    )  # prompts that depend on the inputs alone
     around: Estimator | None = None  # of a round: the estimator of the enclosing plan
     loop: Iterate | None = None  # the loop of the round
     given: Mapping[Node, Amount] = field(default_factory=dict)  # the rows of the last round

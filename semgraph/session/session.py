@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from semgraph.compare.variants import Grid, Variants
     from semgraph.session.explaining import ExplainFormat
     from semgraph.session.export import Exported
+    from semgraph.session.records import History
     from semgraph.session.refresh import Refresh
     from semgraph.session.sharded import ChosenEngine
     from semgraph.tune.tuning import Tuning
@@ -954,30 +955,67 @@ class Session:
         names = [str(getattr(each, "run", getattr(each, "id", each))) for each in records]
         return save(names or ["last"], self.folder / to, runs)
 
+    def history(self) -> History:
+        """The recorded runs, comparisons and tunings, the latest first: a list of mappings that is
+        shown as a table; `to_pandas` makes a frame of it.
+
+        Raises:
+            PlanError: The session keeps no records.
+        """
+        from semgraph.execution.record import all_runs
+        from semgraph.render.outcome import summary
+        from semgraph.session.records import History
+
+        return History(map(summary, all_runs(self._records())))
+
+    @checks_arguments
+    def load(self, record: str) -> Result | Comparison | Tuning:
+        """The result of a recorded run, a comparison or a tuning.
+
+        Args:
+            record: Its id, a prefix of it, or `last`.
+
+        Raises:
+            PlanError: There is no such record, or the session keeps none.
+        """
+        from semgraph.session.records import load
+
+        return load(record, self._records())
+
     def why(
-        self, what: str, record: Result | str = "last", *, messages: bool = False, width: int = 100
+        self,
+        what: str,
+        record: Result | str | None = None,
+        *,
+        messages: bool = False,
+        width: int = 100,
     ) -> str:
         """Trace a row of a run back to its answers, the calls and the source rows.
 
         Args:
             what: A key or a text of the row, or its prefix; or `STEP:column=value`.
-            record: A result, or the id of a run (a prefix, or `last`).
+            record: A result, or the id of a run (a prefix, or `last`). Default: the latest run that
+                wrote the row, which the first line names.
             messages: Show the exact requests and answers.
             width: The width of the lines.
 
         Raises:
             PlanError: There is no such run or row, several rows match, or no records are kept.
         """
-        from semgraph.execution.record import exchanges, find_run
-        from semgraph.provenance import explain
+        from semgraph.execution.record import all_runs, exchanges, find_run
+        from semgraph.provenance import explain, written_by
         from semgraph.render.notebook import chain_html
         from semgraph.render.why import lines
 
-        run = find_run(record.run if isinstance(record, Result) else record, self._records())
+        runs, first = self._records(), []
+        if record is None:
+            record = written_by(all_runs(runs), what).run
+            first = [f"run {record}"]
+        run = find_run(record.run if isinstance(record, Result) else record, runs)
         with exchanges(run) as lookup:
             chain = explain(run, what, lookup)
-            drawing = Drawing("\n".join(lines(chain, width, messages=messages)))
-            drawing.html = chain_html(chain)
+            drawing = Drawing("\n".join([*first, *lines(chain, width, messages=messages)]))
+            drawing.html = chain_html(chain, *first)
         return drawing
 
     def _records(self) -> Path:
