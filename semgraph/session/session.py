@@ -81,10 +81,14 @@ def _say(line: str) -> None:
 def _takes_arguments_of(
     coroutine: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """A method that waits for another one, with the signature of that one."""
+    """A method that waits for another one, with the signature of that one, and what its docstring
+    says of the arguments.
+    """
 
     def signed(method: Callable[..., T]) -> Callable[P, T]:
         method.__signature__ = inspect.signature(coroutine)  # type: ignore[attr-defined]
+        own, arguments = (inspect.getdoc(each) or "" for each in (method, coroutine))
+        method.__doc__ = "\n\n".join([own, "".join(arguments.partition("Args:")[1:])])
         return method
 
     return signed
