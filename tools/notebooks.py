@@ -28,7 +28,7 @@ FOLDER = ROOT / "notebooks"
 _PATIENCE = 600  # seconds for a cell, on a busy machine
 _OURS = ("SEMGRAPH_", "OPENAI_", "NEO4J_")
 _ID = re.compile(
-    r"\b(run |run': '|TEXT(?:\"|&#34;), (?:\"|&#34;)|comparison |comparison-|chart-|arrow-)([0-9a-f]{4,8})\b"
+    r"\b(run |run': '|TEXT(?:\"|&#34;), (?:\"|&#34;)|comparison |comparison-|chart-|data-graph=\")([0-9a-f]{4,8})\b"
 )
 
 
@@ -72,12 +72,12 @@ def executed(path: Path, folder: Path) -> NotebookNode:
 
 
 def shown(cell: NotebookNode) -> str:
-    """The output of a cell, as one text, without pictures and without the ids of runs."""
+    """The output of a cell, as one text, without pictures, scripts and the ids of runs."""
     texts = []
     for output in cell.get("outputs", ()):
         data: dict[str, Any] = output.get("data", {})
         texts.append(data.get("text/html") or data.get("text/plain") or output.get("text") or "")
-    return _ID.sub(r"\1ID", "\n".join(texts))
+    return _ID.sub(r"\1ID", re.sub("<script>.*?</script>", "", "\n".join(texts), flags=re.DOTALL))
 
 
 def exported(book: NotebookNode, theme: str = "light") -> str:

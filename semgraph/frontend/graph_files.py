@@ -87,10 +87,21 @@ DRAW: Keys = {
     "to": Key(kinds.TEXT, "until when it holds"),
     "sources": Key(kinds.TEXT, "a list of keys of the nodes that an edge was learnt from"),
 }
+# The keys of a label's `draw`.
+LABEL_DRAW: Keys = {
+    **DRAW,
+    "background": Key(
+        kinds.plain(kinds.read_flag, {"type": "boolean"}),
+        "whether a picture hides its rows until asked: messages",
+    ),
+}
 _FIELDS = {"from": "start", "to": "end"}  # keys whose field in `Draw` has another name
-_DRAW = Key(
-    kinds.plain(partial(kinds.all_keys, what="draw", keys=DRAW), kinds.keys_schema(DRAW)),
-    "the properties that a picture of the graph shows",
+_DRAW, _LABEL_DRAW = (
+    Key(
+        kinds.plain(partial(kinds.all_keys, what="draw", keys=keys), kinds.keys_schema(keys)),
+        "the properties that a picture of the graph shows",
+    )
+    for keys in (DRAW, LABEL_DRAW)
 )
 # The keys of a node label.
 LABEL: Keys = {
@@ -115,7 +126,7 @@ LABEL: Keys = {
         kinds.TEXT,
         "the property or attribute that lists the keys of rows that were merged into one",
     ),
-    "draw": _DRAW,
+    "draw": _LABEL_DRAW,
 }
 # The keys of an edge type.
 EDGE: Keys = {
@@ -221,8 +232,10 @@ class _GraphReader:
             if draw:
                 self.draws[name] = _draw(draw)
 
-    def _draw_faults(self, draw: Mapping[str, str], labels: Iterable[str]) -> Iterator[Fault]:
+    def _draw_faults(self, draw: Mapping[str, Any], labels: Iterable[str]) -> Iterator[Fault]:
         for key, prop in draw.items():
+            if key == "background":
+                continue
             kind = "node" if key == "node" else "edge"
             pairs = [self.known[label] for label in labels]
             known = {name for of, names in pairs if of == kind for name in names}

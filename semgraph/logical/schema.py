@@ -89,6 +89,7 @@ class Draw:
     start: str = ""  # the start of an edge's validity, `from` in `graph.yaml`
     end: str = ""  # its end, `to` in `graph.yaml`
     sources: str = ""  # a list of keys of the nodes from which an edge was learnt
+    background: bool = False  # a picture hides the rows of the label until asked
 
 
 @dataclass(frozen=True)
@@ -106,13 +107,19 @@ class Graph:
     draws: Mapping[str, Draw] = field(default_factory=dict, compare=False)
 
     def drawn(self, name: str) -> Draw:
-        """What a picture shows of a label: its own choice, otherwise that of the graph."""
+        """What a picture shows of a label: its own choice, otherwise that of the graph. An edge at a
+        background node is background.
+        """
         own, label = self.draws.get(name, Draw()), self.labels[name]
+        behind = any(
+            self.draws.get(end, own).background for end in (name, label.source, label.target)
+        )
         shown = {
             each.name: getattr(own, each.name) or getattr(self.draw, each.name)
             for each in fields(Draw)
         }
-        return Draw(**{name: prop for name, prop in shown.items() if prop in label.properties})
+        props = {name: prop for name, prop in shown.items() if prop in label.properties}
+        return Draw(**props, background=behind)
 
     @cached_property
     def canonical_text(self) -> str:

@@ -32,19 +32,20 @@ _FACT = 300  # characters
 @dataclass
 class Dot:
     """A node: its name, its label ("" if unknown), and its other properties as texts. In a picture
-    of a difference `sign` says what became of it.
+    of a difference `sign` says what became of it. `background` nodes and edges are behind the facts.
     """
 
     name: str
     label: str = ""
     facts: dict[str, str] = field(default_factory=dict)
     sign: str = ""
+    background: bool = False
 
 
 @dataclass
 class Arrow:
-    """An edge: the keys of its ends, its label ("" if unknown), and the properties to draw. `sign` is as in
-    `Dot`.
+    """An edge: the keys of its ends, its label ("" if unknown), and the properties to draw; `period` has
+    the exact times of `start` and `end`. `sign` and `background` are as in `Dot`.
     """
 
     source: str
@@ -56,6 +57,8 @@ class Arrow:
     end: str = ""
     sources: list[str] = field(default_factory=list)
     sign: str = ""
+    background: bool = False
+    period: tuple[str, str] = ("", "")
 
     @property
     def holds(self) -> str:
@@ -104,14 +107,15 @@ def pictures(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[Pictu
         names = set(table.column_names)
         if graph.key not in names:
             continue
+        draw = graph.drawn(label) if label in graph.labels else graph.draw
         for row in python_rows(table):
             partition = str(row.get(graph.partition) or "")
             picture = by_partition.setdefault(partition, Picture(partition, bool(graph.edges)))
             if {"source", "target"} <= names or label in edges:
-                _add_edge(picture, row, graph, label)
+                _add_edge(picture, row, graph, label, draw)
             elif label or graph.draw.node in names:
-                _add_node(picture, row, graph, label)
-            _add_sources(picture, row, graph, label)
+                _add_node(picture, row, graph, label, draw)
+            _add_sources(picture, str(row[graph.key]), row.get(draw.sources) or ())
     for picture in by_partition.values():
         _tie(picture)
     return [p for p in by_partition.values() if p.nodes or p.edges]
@@ -141,14 +145,13 @@ def borrow_names(
             dot.name = known[partition].name(key)
 
 
-def _draw(graph: Graph, label: str) -> Draw:
-    return graph.draws.get(label, graph.draw)
-
-
-def _add_edge(picture: Picture, row: Mapping[str, Any], graph: Graph, label: str) -> None:
-    draw, key = _draw(graph, label), str(row[graph.key])
+def _add_edge(
+    picture: Picture, row: Mapping[str, Any], graph: Graph, label: str, draw: Draw
+) -> None:
+    key = str(row[graph.key])
     drawn = draw.edge in row or draw.text in row
-    new = Arrow(str(row.get("source")), str(row.get("target")), label, label)
+    ends = str(row.get("source")), str(row.get("target"))
+    new = Arrow(*ends, label, label, background=draw.background)
     if key not in picture.edges and "source" not in row:  # an edge of an earlier run
         drawn = False
     edge = (picture.edges if drawn else picture.loose).setdefault(key, new)
@@ -156,11 +159,17 @@ def _add_edge(picture: Picture, row: Mapping[str, Any], graph: Graph, label: str
     edge.text = plain_line(str(row.get(draw.text) or "")) or edge.text
     edge.start = day(row.get(draw.start)) or edge.start
     edge.end = day(row.get(draw.end)) or edge.end
+    start, end = (cell(row.get(prop)) for prop in (draw.start, draw.end))
+    edge.period = start or edge.period[0], end or edge.period[1]
 
 
-def _add_node(picture: Picture, row: Mapping[str, Any], graph: Graph, label: str) -> None:
-    draw, key = _draw(graph, label), str(row[graph.key])
-    dot = picture.nodes.setdefault(key, Dot("", label))
+def _add_node(
+    picture: Picture, row: Mapping[str, Any], graph: Graph, label: str, draw: Draw
+) -> None:
+    key = str(row[graph.key])
+    own = [each for each in row.get("labels") or () if each != label]
+    new = Dot("", own[-1] if label and own else label, background=draw.background)
+    dot = picture.nodes.setdefault(key, new)
     dot.name = plain_line(str(row.get(draw.node) or "")) or dot.name or key[:_MORE]
     hidden = {graph.key, graph.partition, draw.node}
     for name, value in row.items():
@@ -169,10 +178,9 @@ def _add_node(picture: Picture, row: Mapping[str, Any], graph: Graph, label: str
     dot.facts = dict(list(dot.facts.items())[:_FACTS])
 
 
-def _add_sources(picture: Picture, row: Mapping[str, Any], graph: Graph, label: str) -> None:
-    edge = picture.edges.get(str(row[graph.key]))
+def _add_sources(picture: Picture, key: str, sources: Iterable[str]) -> None:
+    edge = picture.edges.get(key)
     if edge is not None:
-        sources = row.get(_draw(graph, label).sources) or ()
         edge.sources += [s for s in sources if s not in edge.sources]
 
 
@@ -181,7 +189,7 @@ def _tie(picture: Picture) -> None:
     for key, edge in list(picture.loose.items()):
         if key in picture.edges:
             del picture.loose[key]
-        elif {edge.source, edge.target} <= set(picture.nodes):
+        elif {edge.source, edge.target} <= picture.nodes.keys():
             picture.edges[key] = picture.loose.pop(key)
 
 

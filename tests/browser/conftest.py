@@ -15,6 +15,36 @@ from semgraph.execution.record import Run
 from semgraph.render.html import page as made_page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+CONTRAST = """() => {
+  const read = (text) => { const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number); return { rgb: [r, g, b], a }; };
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (e) => {
+    for (let at = e; at; at = at.parentElement) {
+      const { rgb, a } = read(getComputedStyle(at).backgroundColor);
+      if (a === 1) return rgb;
+    }
+    return [255, 255, 255];
+  };
+  const bad = [];
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.getClientRects().length || ["SCRIPT", "STYLE", "title", "desc"].includes(e.tagName)) continue;
+    const style = getComputedStyle(e);
+    const ink = light(read(e.closest("svg") ? style.fill : style.color).rgb), paper = light(behind(e));
+    const ratio = (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+    if (ratio < 4.5) bad.push(`${e.tagName}.${e.getAttribute("class")} “${e.textContent.slice(0, 30)}” ${ratio.toFixed(2)}`);
+  }
+  return bad;
+}"""
+UNNAMED = """() => {
+  const named = (e) => e.getAttribute("aria-label") || e.textContent.trim() ||
+    (e.getAttribute("aria-labelledby") || "").split(" ").some((id) => document.getElementById(id)?.textContent);
+  const wanted = document.querySelectorAll("button, a, [role=button], [role=group], [role=img], [role=region], svg, summary, section[aria-labelledby], nav");
+  return [...wanted].filter((e) => !e.closest("[aria-hidden]") && !named(e)).map((e) => e.outerHTML.slice(0, 80));
+}"""
 
 
 @pytest.fixture(scope="module")

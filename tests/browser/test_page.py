@@ -8,43 +8,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from tests.browser.conftest import Shown
+from tests.browser.conftest import CONTRAST, UNNAMED, Shown
 from tests.render.test_diff import DIFF, refreshed
 from tests.render.test_html import HOSTILE, TURN, labelled, line, recorded, texts
 from tests.render.test_html_comparison import arm, compared
 
 Show = Callable[..., Shown]
-
-CONTRAST = """() => {
-  const read = (text) => { const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number); return { rgb: [r, g, b], a }; };
-  const light = (rgb) => {
-    const [r, g, b] = rgb.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (e) => {
-    for (let at = e; at; at = at.parentElement) {
-      const { rgb, a } = read(getComputedStyle(at).backgroundColor);
-      if (a === 1) return rgb;
-    }
-    return [255, 255, 255];
-  };
-  const bad = [];
-  for (const e of document.querySelectorAll("body *")) {
-    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-    if (!own || !e.getClientRects().length || ["SCRIPT", "STYLE", "title", "desc"].includes(e.tagName)) continue;
-    const style = getComputedStyle(e);
-    const ink = light(read(e.closest("svg") ? style.fill : style.color).rgb), paper = light(behind(e));
-    const ratio = (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
-    if (ratio < 4.5) bad.push(`${e.tagName}.${e.getAttribute("class")} “${e.textContent.slice(0, 30)}” ${ratio.toFixed(2)}`);
-  }
-  return bad;
-}"""
-UNNAMED = """() => {
-  const named = (e) => e.getAttribute("aria-label") || e.textContent.trim() ||
-    (e.getAttribute("aria-labelledby") || "").split(" ").some((id) => document.getElementById(id)?.textContent);
-  const wanted = document.querySelectorAll("button, a, [role=button], [role=group], [role=img], [role=region], svg, summary, section[aria-labelledby], nav");
-  return [...wanted].filter((e) => !e.closest("[aria-hidden]") && !named(e)).map((e) => e.outerHTML.slice(0, 80));
-}"""
 
 
 def test_it_opens_without_an_error_and_without_a_request(show: Show, tmp_path: Path) -> None:
@@ -281,30 +250,33 @@ def test_a_box_that_scrolls_says_so_and_no_other_does(show: Show, tmp_path: Path
     assert (table.evaluate(hint), table.evaluate(shadow)) == ("none", "none")
 
 
-def test_the_plan_has_a_box_for_each_step_and_leads_to_called_plans(
+def test_the_plan_has_a_box_for_each_step_and_called_plans_open_in_place(
     show: Show, tmp_path: Path
 ) -> None:
     shown = show(labelled(tmp_path))
     page = shown.page
-    steps = shown.run("[...document.querySelectorAll('[data-step]')].map((e) => e.dataset.step)")
-    assert sorted(steps) == ["merge Note", "merge Person", "notes", "part/told"]
-    inner = page.locator("[data-step='part/told']")
+    steps = shown.run("[...document.querySelectorAll('.plan .box')].map((e) => e.dataset.path)")
+    assert sorted(steps) == ["merge Note", "merge Person", "notes", "part/", "part/told"]
+    inner = page.locator("[data-path='part/told']")
     assert not inner.is_visible()
-    page.locator("svg.plan a").focus()
+    ends = """() => [...document.querySelectorAll('.plan .reads')].map((e) => {
+      const to = e.getPointAtLength(e.getTotalLength()), at = e.ownerSVGElement.getBoundingClientRect();
+      const hit = document.elementFromPoint(at.left + to.x, at.top + to.y + 4).closest('.box');
+      return hit && hit.dataset.path;
+    }).sort()"""
+    page.locator(".plan").scroll_into_view_if_needed()
+    assert shown.run(ends) == ["merge Note", "merge Person", "part/"]
+    page.locator(".plan summary").focus()
     page.keyboard.press("Enter")
-    page.locator("summary", has_text="part: 1 step").click()
     assert inner.is_visible()
-    overlaps = """() => [...document.querySelectorAll('svg.plan')].flatMap((svg) => {
-      const boxes = [...svg.querySelectorAll('rect')].map((e) => e.getBoundingClientRect());
-      return boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) =>
-        a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
-    }).length"""
+    page.wait_for_timeout(50)
+    assert shown.run(ends) == ["merge Note", "merge Person", "part/told"]
+    overlaps = """() => {
+      const boxes = [...document.querySelectorAll('.plan .box')].filter((e) => e.offsetParent), at = (e) => e.getBoundingClientRect();
+      return boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) => !a.contains(b) && at(a).left < at(b).right
+        && at(b).left < at(a).right && at(a).top < at(b).bottom && at(b).top < at(a).bottom)).length;
+    }"""
     assert shown.run(overlaps) == 0
-    outside = """() => [...document.querySelectorAll('svg.plan .box')].filter((e) => {
-      const rect = e.querySelector('rect').getBoundingClientRect(), text = e.querySelector('text').getBoundingClientRect();
-      return text.left < rect.left || text.right > rect.right || text.bottom > rect.bottom;
-    }).length"""
-    assert shown.run(outside) == 0, "texts are within their boxes"
 
 
 def test_names_in_a_chart_of_many_variants_cover_nothing(show: Show, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_the_first_table_precedes_the_graph_and_the_others_are_folded(tmp_path: 
     found = result(record=recorded(tmp_path).folder)
     found.tables = {"none": pa.table({"n": []}), **found.tables, "more": pa.table({"n": [7]})}
     shown = found._repr_html_()
-    assert "Bob 1</tspan>" in shown
+    assert '"name":"Bob 1"' in shown
     assert shown.index("<p><b>people</b>: 2 rows</p>") < shown.index('<svg class="graph"')
     assert "<p><b>none</b>: 0 rows</p>" in shown
     assert "<details><summary><b>more</b>: 1 row</summary>" in shown

@@ -262,3 +262,38 @@ def test_a_stored_node_of_which_no_name_was_written_has_the_name_that_the_run_re
     assert found[0].name("123456789") == "12345678"
     borrow_names(found, [("", pa.Table.from_pylist([person("123456789", "Ada")]))], GRAPH)
     assert found[0].name("123456789") == "Ada"
+
+
+def test_background_labels_take_their_edges_along() -> None:
+    graph = graph_of(
+        {
+            "nodes": {
+                "Note": {"properties": {"text": "string"}, "draw": {"node": "text", "background": True}},
+                "Person": {"properties": {"name": "string"}, "open": ["labels"]},
+            },
+            "edges": {
+                "NAMES": {"source": "Note", "target": "Person"},
+                "KNOWS": {"source": "Person", "target": "Person"},
+            },
+            "draw": {"node": "name"},
+        }
+    )  # fmt: skip
+    ada = person("a", "Ada") | {"labels": ["Person", "Singer"]}
+    ends = {"uuid": "t", "group_id": "demo", "source": "a", "target": "a"}
+    rows = {"Note": {"uuid": "n", "group_id": "demo", "text": "Ada sings."}, "Person": ada, "KNOWS": ends,
+            "NAMES": ends | {"uuid": "m", "source": "n"}}  # fmt: skip
+    tables = [(label, pa.Table.from_pylist([row])) for label, row in rows.items()]
+    (picture,) = pictures(tables, graph)
+    assert {key: (n.name, n.label, n.background) for key, n in picture.nodes.items()} == {
+        "n": ("Ada sings.", "Note", True),
+        "a": ("Ada", "Singer", False),
+    }
+    assert {key: edge.background for key, edge in picture.edges.items()} == {"t": False, "m": True}
+
+
+def test_a_graph_as_a_whole_is_no_background() -> None:
+    with pytest.raises(Fault) as raised:
+        graph_of(
+            {"nodes": {"Note": {"properties": {"text": "string"}}}, "draw": {"background": True}}
+        )
+    assert 'draw has no "background"' in str(next(iter(each(raised.value))))

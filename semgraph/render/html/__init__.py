@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,9 +20,14 @@ from semgraph.execution.record import Run, find_run
 from semgraph.folders import plans_folder
 from semgraph.privacy import RUNS, folders_in, redacted, write_private
 from semgraph.render.html.data import clean, cut, document, script_data
+from semgraph.render.html.graph import graph as drawing
+from semgraph.render.picture import pictures
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from jinja2 import Environment
+
+    from semgraph.logical.schema import Graph
 
 _ATTRIBUTE = 400  # characters
 
@@ -61,15 +66,48 @@ def _folders(records: Sequence[Run]) -> set[str]:
 
 def page(records: Sequence[Run]) -> str:
     """The page of some records."""
+    return _page(document(records))
+
+
+def graph_page(tables: Iterable[tuple[str, pa.Table]], graph: Graph, title: str = "") -> str:
+    """The page of a graph that a store holds, with a drawing of each partition.
+
+    Args:
+        tables: Rows by label, with their properties and the ends of edges.
+        graph: The graph.
+        title: The title of the page; "" for the name of the graph.
+    """
+    drawn = _drawn(tables, graph)
+    sections = [
+        {"anchor": f"graph-{i}", "kind": "graph", "heading": each["title"], "graphs": [each]}
+        for i, each in enumerate(drawn)
+    ]
+    title = title or graph.name
+    return _page(
+        {"title": title, "alone": True, "calls": {"texts": [], "calls": []}}
+        | {"articles": [{"title": title, "sections": sections}]}
+    )
+
+
+def graph_html(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> str:
+    """The same as HTML for a notebook."""
+    return rendered("notebook.html.j2", graphs=_drawn(tables, graph))
+
+
+def _drawn(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[dict[str, Any]]:
+    parts = enumerate(pictures(tables, graph))
+    return [drawing(part, f"{graph.name}-{i}") for i, part in parts]
+
+
+def _page(report: dict[str, Any]) -> str:
     from markupsafe import Markup
 
-    report, script = document(records), _file("page.js")
+    script = _file("graph.js") + _file("page.js")
     return rendered(
         "page.html.j2",
         report=report,
         page_style=Markup(_file("page.css")),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file
-        data=Markup(script_data(report["calls"] | {"graphs": report["graphs"]})),  # noqa: S704 - escaped there
         allowed=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
@@ -93,7 +131,9 @@ def _environment() -> Environment:
     )
     templates.filters["attribute"] = lambda text: cut(str(text), _ATTRIBUTE)
     templates.filters["px"] = "{:.1f}".format
+    templates.filters["json"] = lambda value: Markup(script_data(value))  # noqa: S704 - escaped there
     templates.filters["whole"] = lambda text: escape(clean(text))
+    templates.globals["graph_script"] = Markup(_file("graph.js"))  # noqa: S704 - our own file
     for name in ("chart", "graph", "notebook", "outline"):
         templates.globals[f"{name}_style"] = Markup(_file(f"{name}.css"))  # noqa: S704 - our own files
     return templates

@@ -28,6 +28,7 @@ from semgraph.execution.record import (
     recorded_parts,
     recorded_steps,
 )
+from semgraph.expr.types import Type
 from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
 from semgraph.logical.schema import Draw, Graph, Label
 from semgraph.meter import StepMetrics, split
@@ -36,7 +37,7 @@ from semgraph.render import tuning as tuned
 from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer, graph_lines
 from semgraph.render.html.changes import changed
-from semgraph.render.html.dag import ORIGINS, Operators, drawings, origin, timeline
+from semgraph.render.html.dag import ORIGINS, Operators, PlanDrawing, origin, timeline
 from semgraph.render.html.graph import graph
 from semgraph.render.outcome import at, counted_rows, counters, seconds, total
 from semgraph.render.picture import Picture, borrow_names, pictures
@@ -95,12 +96,6 @@ def document(records: Sequence[Run]) -> Data:
         "articles": articles,
         "left_out": count(texts.left_out) if texts.left_out else "",
         "calls": {"texts": texts.all, "calls": texts.calls},
-        "graphs": {
-            drawn["number"]: drawn["facts"]
-            for article in articles
-            for section in article["sections"]
-            for drawn in section.get("graphs", ())
-        },
     }
 
 
@@ -375,8 +370,10 @@ class RecordedRun:
         if not facts:
             return []
         listed = facts.get("labels", {})
-        labels = {name: Label(name, each["kind"], {}, {}, {}) for name, each in listed.items()}
         draws = {name: Draw(**each["draw"]) for name, each in listed.items()}
+        labels = {
+            name: _drawn_label(name, draws[name], each["kind"]) for name, each in listed.items()
+        }
         key, partition = str(self.run.facts.get("key")), str(facts["partition"])
         graph = Graph("", key, partition, labels, Draw(**facts["draw"]), draws)
         drawn = pictures(self._tables(), graph)
@@ -414,6 +411,14 @@ class RecordedRun:
         return str(setting["value"]) if isinstance(setting, Mapping) else UNKNOWN
 
 
+def _drawn_label(name: str, draw: Draw, kind: str) -> Label:
+    """A label with the properties that a picture shows."""
+    shown = [prop for prop in vars(draw).values() if isinstance(prop, str)]
+    return Label(
+        name, "edge" if kind == "edge" else "node", dict.fromkeys(shown, Type("string")), {}, {}
+    )
+
+
 def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[Data]:
     yield _section(anchor, "summary", "Summary", **_summary(run))
     if run.failed or run.unanswered:
@@ -435,8 +440,8 @@ def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[D
     if run.run.facts.get("flow"):
         plan = run.run.folder / "plan.yaml"
         source = plan.read_text(encoding="utf-8") if plan.exists() else ""
-        plans = drawings(run.run.facts["flow"], run.steps, run.operators, f"{anchor}-flow")
-        yield _section(anchor, "plan", "The plan", plans=plans, source=cut(source, _PLAN))
+        layers = PlanDrawing(run.run.facts["flow"], run.steps, run.operators).layers()
+        yield _section(anchor, "plan", "The plan", layers=layers, source=cut(source, _PLAN))
     if calls:
         lines = [(n, call.step, call.line) for n, call in calls]
         drawn = None if run.began is None else timeline(lines, run.began, seconds(run.run))
@@ -451,52 +456,54 @@ def _summary(run: RecordedRun) -> Data:
     models = list(dict.fromkeys(str(c.line["model"]) for c in run.calls if c.line.get("model")))
     replayed = any(call.line.get("origin") == "recording" for call in run.calls)
     model = ", ".join(models or [run.setting("models.default")]) + " (replayed)" * replayed
-    after = f", after {duration(lasted)}" if lasted is not None else ""
     pairs = [
         ("plan", f"{facts.get('plan')} ({facts.get('file') or 'made in code'})"),
         ("model", model if metrics.calls_issued or run.calls else "not called"),
         ("embedder", run.setting("models.embed")),
         ("store", run.setting("store")),
         ("began", at(run.run.started, " UTC")),
-        ("ended", f"{facts.get('status', 'unknown')}{after}"),
         *([("applied", at(facts["applied"], " UTC"))] if "applied" in facts else []),
         ("semgraph", facts.get("semgraph") or UNKNOWN),
         *counted_rows(run.run.metrics.get("counts") or {}),
     ]
     return {
-        "numbers": _numbers(run, metrics, lasted),
-        "facts": pairs,
+        "head": _head(run, metrics, lasted),
+        "facts": [*pairs, *_written(run, metrics)],
         "notes": [*(facts.get("notes") or ()), *([facts["why"]] if facts.get("why") else [])],
         "scope": _scope(metrics, replayed=replayed),
         "chosen": _chosen(facts),
     }
 
 
-def _numbers(
-    run: RecordedRun, metrics: StepMetrics, lasted: float | None
-) -> list[tuple[str, str, str]]:
-    """The main numbers, each with its unit and a remark."""
+def _head(run: RecordedRun, metrics: StepMetrics, lasted: float | None) -> list[str]:
+    """Status, calls, tokens, dollars and time."""
     reused = metrics.calls_journal + metrics.calls_coalesced
+    cached = f" ({count(metrics.tokens_cached)} cached)" if metrics.tokens_cached else ""
+    return [
+        str(run.run.facts.get("status", "unknown")),
+        plural(metrics.calls_issued, "call") + (f" (+ {count(reused)} reused)" if reused else ""),
+        f"{count(metrics.tokens_in)}{cached} + {count(metrics.tokens_out)} tokens",
+        "price unknown" if metrics.dollars is None else dollars(metrics.dollars),
+        *([] if lasted is None else [duration(lasted)]),
+    ]
+
+
+def _written(run: RecordedRun, metrics: StepMetrics) -> Iterator[tuple[str, str]]:
+    """What became of the rows."""
     rows = run.run.facts.get("members") or {}
     written = run.run.facts.get("written") or {}
-    cached = f"{count(metrics.tokens_cached)} cached" if metrics.tokens_cached else ""
-    money = "dollars" if metrics.dollars is not None else "price unknown"
-    labels = ", ".join(f"{count(n)} {name}" for name, n in written.items() if n)
-    numbers = [
-        (count(metrics.calls_issued), "calls", f"+ {count(reused)} reused" if reused else ""),
-        (count(metrics.tokens_in), "tokens in", cached),
-        (count(metrics.tokens_out), "tokens out", ""),
-        (dollars(metrics.dollars), money, ""),
-        (UNKNOWN if lasted is None else duration(lasted), "wall time", ""),
-        (count(metrics.round_trips), "store queries", ""),
-        (count(sum(written.values())), "nodes and edges written", labels),
-        (count(max(metrics.rows_failed, len(run.failed))), "rows failed", ""),
-    ]
+    if labels := ", ".join(f"{count(n)} {name}" for name, n in written.items() if n):
+        yield "written", labels
     if rows.get("given"):
-        skipped = f"{count(rows['skipped'])} skipped" if rows.get("skipped") else ""
-        what = f"of {count(rows['given'])} rows committed"
-        numbers.append((count(rows.get("committed", 0)), what, skipped))
-    return numbers
+        skipped = f", {count(rows['skipped'])} skipped" if rows.get("skipped") else ""
+        yield (
+            "rows",
+            f"{count(rows.get('committed', 0))} of {count(rows['given'])} committed{skipped}",
+        )
+    if failed := max(metrics.rows_failed, len(run.failed)):
+        yield "failed", plural(failed, "row")
+    if metrics.round_trips:
+        yield "store queries", count(metrics.round_trips)
 
 
 def _scope(metrics: StepMetrics, *, replayed: bool) -> str:

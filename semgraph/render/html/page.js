@@ -1,8 +1,8 @@
 "use strict";
-// Opens a call to its prompt, its answer and the rows that were read from it; tells the facts of a node or an edge.
+// Opens a call to its prompt, its answer and the rows that were read from it.
 // All text is set as text, never as HTML.
 (() => {
-  const { texts, calls, graphs } = JSON.parse(document.getElementById("data").textContent);
+  const { texts, calls } = JSON.parse(document.getElementById("data").textContent);
   const MISSING = "(not in this page: it is full)";
 
   const el = (name, text, parent, cls) => {
@@ -75,93 +75,71 @@
     opener.setAttribute("aria-expanded", String(open));
   };
 
-  const known = (svg) => graphs[svg.dataset.graph];
-  const ties = (svg, node) => known(svg).edges.map((edge, i) => [edge, i]).filter(([edge]) => edge.ends.includes(node));
-  const part = (svg, kind, number) => svg.querySelector(`[data-${kind}="${number}"]`);
-  const about = (edge) => [edge.text, edge.holds && `holds ${edge.holds}`].filter(Boolean).join(" · ");
-
-  const tellNode = (svg, number, box) => {
-    const { nodes } = known(svg), node = nodes[number];
-    const head = el("p", null, box);
-    el("b", node.name, head);
-    el("span", node.known ? ` ${node.label}` : ` ${node.label} not written by this run`, head, "quiet");
-    const list = node.facts.length && el("dl", null, box);
-    for (const [name, value] of node.facts) { el("dt", name, list); el("dd", value, list); }
-    const edges = ties(svg, number), rows = edges.length && el("ul", null, box);
-    for (const [edge] of edges) {
-      const [from, to] = edge.ends, out = from === number;
-      const row = el("li", `${out ? "→" : "←"} ${edge.name || edge.label} ${nodes[out ? to : from].name}`, rows);
-      if (about(edge)) el("span", `: ${about(edge)}`, row);
-    }
-  };
-  const tellEdge = (svg, number, box) => {
-    const { nodes, edges } = known(svg), edge = edges[number], head = el("p", null, box);
-    el("b", `${nodes[edge.ends[0]].name} → ${edge.name || edge.label || "…"} → ${nodes[edge.ends[1]].name}`, head);
-    if (edge.label && edge.label !== edge.name) el("span", ` ${edge.label}`, head, "quiet");
-    if (edge.text) el("p", edge.text, box);
-    if (edge.holds) el("p", `holds ${edge.holds}`, box);
-    if (edge.sources.length) el("p", `from: ${edge.sources.join("; ")}${edge.more ? ` and ${edge.more} more` : ""}`, box, "quiet");
-  };
-  const tell = (item) => {
-    const svg = item.ownerSVGElement, box = svg.closest("figure").querySelector(".told");
-    const { node, edge } = item.dataset;
-    const edges = node === undefined ? [Number(edge)] : ties(svg, Number(node)).map(([, i]) => i);
-    const ends = edges.flatMap((i) => known(svg).edges[i].ends).concat(node === undefined ? [] : [Number(node)]);
-    for (const each of svg.querySelectorAll(".node, .edge")) {
-      const on = each.dataset.node === undefined ? edges.includes(Number(each.dataset.edge)) : ends.includes(Number(each.dataset.node));
-      each.classList.toggle("on", on);
-      each.classList.toggle("dim", !on);
-    }
-    box.replaceChildren();
-    box.hidden = false;
-    (node === undefined ? tellEdge : tellNode)(svg, Number(node ?? edge), box);
-  };
-  const clear = (svg, all) => {
-    for (const each of svg.querySelectorAll(".node, .edge")) each.classList.remove("on", "dim");
-    if (all) { delete svg.dataset.kept; svg.closest("figure").querySelector(".told").hidden = true; }
-  };
-  const keep = (item, yes) => {
-    const svg = item.ownerSVGElement;
-    for (const each of svg.querySelectorAll("[aria-pressed]")) each.removeAttribute("aria-pressed");
-    if (yes) { item.setAttribute("aria-pressed", "true"); svg.dataset.kept = "yes"; } else delete svg.dataset.kept;
-    tell(item);
-  };
-  const step = (item, by) => {
-    const svg = item.ownerSVGElement, from = item.dataset.from ?? item.dataset.node;
-    if (from === undefined) return;
-    const edges = ties(svg, Number(from)).map(([, i]) => i);
-    const stops = [part(svg, "node", from), ...edges.map((i) => part(svg, "edge", i))];
-    const next = stops[(stops.indexOf(item) + by + stops.length) % stops.length];
-    if (next.dataset.node === undefined) next.dataset.from = from;
-    next.focus();
-  };
   const hint = (box) => {
     const rest = box.scrollWidth - box.clientWidth, { classList } = box.parentElement;
     classList.toggle("scrolls", rest > 1);
     classList.toggle("more-left", rest > 1 && box.scrollLeft > 1);
     classList.toggle("more-right", rest > 1 && box.scrollLeft < rest - 1);
   };
-  const sized = new ResizeObserver((entries) => { for (const { target } of entries) hint(target.closest(".scroll")); });
+  const sized = new ResizeObserver((entries) => { for (const { target } of entries) if (target.isConnected) hint(target.closest(".scroll")); });
   for (const box of document.querySelectorAll(".scroll")) {
     box.addEventListener("scroll", () => hint(box), { passive: true });
     for (const each of [box, ...box.children]) sized.observe(each);
   }
 
-  for (const svg of document.querySelectorAll("svg.graph")) {
-    const around = svg.closest(".scroll"); // Chromium would let Tab stop at an svg that itself listens to the focus
-    const listen = (name, act) => around.addEventListener(name, (event) => act(event.target.closest(".node, .edge"), event));
-    listen("pointerover", (item) => { if (item && !svg.dataset.kept) tell(item); });
-    listen("pointerleave", () => { if (!svg.dataset.kept && !svg.contains(document.activeElement)) clear(svg); });
-    listen("focusin", (item) => { if (item) { delete svg.dataset.kept; tell(item); } });
-    listen("focusout", (item, event) => { if (item && !svg.dataset.kept && !svg.contains(event.relatedTarget)) clear(svg); });
-    listen("click", (item) => { if (item) keep(item, true); else clear(svg, true); });
-    listen("keydown", (item, event) => {
-      if (!item) return;
-      if (event.key === "ArrowRight" || event.key === "ArrowLeft") { event.preventDefault(); step(item, event.key === "ArrowRight" ? 1 : -1); }
-      else if (event.key === "Enter" || event.key === " ") { event.preventDefault(); keep(item, item.getAttribute("aria-pressed") !== "true"); }
-      else if (event.key === "Escape") { if (item.dataset.from) part(svg, "node", item.dataset.from).focus(); else clear(svg, true); }
-    });
-  }
+  // The lines of a plan: from each step, or from the closed called plan around it, to what reads it.
+  const shape = (parent, name, attributes) => {
+    const made = document.createElementNS(parent.namespaceURI, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return parent.appendChild(made);
+  };
+  const wire = (plan, n) => {
+    const svg = new DOMParser().parseFromString("<svg></svg>", "text/html").querySelector("svg"), boxes = new Map(), pairs = [];
+    svg.setAttribute("aria-hidden", "true");
+    plan.append(svg);
+    for (const box of plan.querySelectorAll(".box")) boxes.set(box.dataset.path, box);
+    for (const [path, box] of boxes) for (const from of JSON.parse(box.dataset.reads || "[]")) pairs.push([from, path]);
+    const seen = (path) => { // the step, or the outermost closed plan around it
+      for (let at = path.indexOf("/"); at >= 0; at = path.indexOf("/", at + 1)) {
+        const group = boxes.get(path.slice(0, at + 1));
+        if (group && !group.open) return group;
+      }
+      return boxes.get(path);
+    };
+    const draw = () => {
+      const base = plan.getBoundingClientRect(), all = [...boxes.values()].filter((box) => box.offsetParent);
+      const at = (box) => { const r = box.getBoundingClientRect(); return { left: r.left - base.left, right: r.right - base.left, top: r.top - base.top, bottom: r.bottom - base.top, x: (r.left + r.right) / 2 - base.left }; };
+      const places = new Map(all.map((box) => [box, at(box)])), done = new Set();
+      svg.replaceChildren();
+      svg.setAttribute("width", base.width);
+      svg.setAttribute("height", base.height);
+      shape(shape(shape(svg, "defs", {}), "marker", { id: `reads-${n}`, viewBox: "0 0 9 9", refX: 8, refY: 4.5, markerWidth: 7, markerHeight: 7, orient: "auto" }), "path", { d: "M0 0L9 4.5L0 9z" });
+      for (const [from, to] of pairs) {
+        const a = seen(from), b = seen(to), key = `${a?.dataset.path} ${b?.dataset.path}`;
+        if (!a || !b || a === b || done.has(key)) continue;
+        done.add(key);
+        const one = places.get(a), two = places.get(b), down = one.bottom < two.top, [start, end] = down ? [one.bottom, two.top - 1] : [one.top, two.bottom + 1];
+        const between = all.filter((box) => !box.contains(a) && !box.contains(b) && !a.contains(box) && !b.contains(box)).map((box) => places.get(box))
+          .filter((box) => box.top > Math.min(start, end) && box.bottom < Math.max(start, end) && box.left < Math.max(one.x, two.x) + 6 && box.right > Math.min(one.x, two.x) - 6);
+        let way = `C${one.x} ${(start + end) / 2} ${two.x} ${(start + end) / 2} ${two.x} ${end}`;
+        if (between.length) { // around what is between, on the nearer side
+          const left = Math.min(...between.map((box) => box.left)) - 12, right = Math.max(...between.map((box) => box.right)) + 12;
+          const x = Math.abs(left - one.x) + Math.abs(left - two.x) < Math.abs(right - one.x) + Math.abs(right - two.x) ? left : right, by = down ? 30 : -30;
+          way = `C${one.x} ${start + by} ${x} ${start} ${x} ${start + by}L${x} ${end - by}C${x} ${end} ${two.x} ${end - by} ${two.x} ${end}`;
+        }
+        const line = shape(svg, "path", { d: `M${one.x} ${start}${way}`, class: "reads", "marker-end": `url(#reads-${n})` });
+        line.ends = [a, b];
+      }
+    };
+    const light = (event) => {
+      const box = event.type === "pointerleave" ? null : event.target.closest(".box");
+      for (const line of svg.querySelectorAll(".reads")) line.classList.toggle("on", line.ends.includes(box));
+    };
+    for (const name of ["pointerover", "pointerleave", "focusin"]) plan.addEventListener(name, light);
+    plan.addEventListener("toggle", draw, true);
+    new ResizeObserver(draw).observe(plan);
+  };
+  document.querySelectorAll(".plan").forEach(wire);
 
   document.addEventListener("click", (event) => {
     const target = event.target;
