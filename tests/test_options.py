@@ -37,7 +37,6 @@ def test_a_call_that_waits_has_the_arguments_of_the_one_that_does_not() -> None:
     site = griffe.load(
         "semgraph.session.session",
         search_paths=[ROOT],
-        submodules=False,
         extensions=griffe.load_extensions(ROOT / "tools" / "doctests.py"),
     )
     for name in ("run", "refresh", "compare", "tune"):
