@@ -238,14 +238,10 @@ def explain(run: record.Run, what: str, lookup: Lookup = lambda _call: None) -> 
 
 def written_by(runs: Iterable[record.Run], what: str) -> Chain:
     """Trace a row back in the latest run that wrote it with answers of a model. Without such a run,
-    in the latest one that asked about it and writes nothing, else in the latest that has it.
+    in the latest one that asked about it and writes nothing, else in the latest that has it. Answers
+    are without their calls.
 
-    Args:
-        runs: All records, the latest first.
-        what: As for `explain`; the answers are without their calls.
-
-    Raises:
-        PlanError: No run has such a row, or the text is ambiguous where it is.
+    Raises PlanError if no run has such a row, or the text is ambiguous where it is.
     """
     kinds, found, problems = {record.RAN, record.REFRESHED}, [], []
     own = [run for run in runs if run.facts.get("kind", record.RAN) in kinds]
@@ -261,26 +257,17 @@ def written_by(runs: Iterable[record.Run], what: str) -> Chain:
         found.append((asked, chain))
     if found:
         return max(found, key=itemgetter(0))[1]
-    if len(own) == 1 or (problems := [error for error in problems if len(error.problems) > 1]):
-        raise problems[0]
     there, hint = f"{plural(len(own), 'run')} recorded", "list them: semgraph runs list"
-    raise PlanError(f'no row of any recorded run holds "{what}"', there=there, hint=hint)
-
-
-def key_of(chain: Chain) -> str | None:
-    """The first key in an explained row."""
-    values = (value for link in chain.links[:1] for value in link.row.values())
-    return next((v for v in values if isinstance(v, str) and UUID.fullmatch(v)), None)
+    nowhere = PlanError(f'no row of any recorded run holds "{what}"', there=there, hint=hint)
+    raise next((error for error in problems if len(error.problems) > 1), nowhere)  # ambiguous
 
 
 def _wrote(run: record.Run, row: Row, what: str) -> bool:
     """Whether a run merged this row, or one that has the text, into the graph."""
     key = row.get(str(run.facts.get("key")))
     labels = record.recorded_steps(run.folder, record.WRITTEN)
-    rows = (
-        each for label in labels for each in record.read_rows(run.folder, record.WRITTEN, label)
-    )
-    return any(holds(each, str(key or what)) for each in rows)
+    written = (record.read_rows(run.folder, record.WRITTEN, label) for label in labels)
+    return any(holds(rows, str(key or what)) for rows in written)
 
 
 @dataclass

@@ -75,7 +75,7 @@ def why(
 ) -> None:
     """Explain a result: back from the row to the answers, the exact prompts and the source rows."""
     from semgraph.execution.record import COMPARED, all_runs, exchanges, find_run
-    from semgraph.provenance import explain, key_of, written_by
+    from semgraph.provenance import explain, written_by
     from semgraph.render.why import described, lines
 
     if what is None:
@@ -88,13 +88,16 @@ def why(
         options.dump(described(chain))
         return
     options.show(*lines(chain, options.out.width, messages=messages, every=bool(options.verbose)))
-    if record.facts.get("kind") == COMPARED:
-        options.talk(f"run {record.name} compared a graph: nothing of it was written")
+    key = chain.links[0].row.get(str(record.facts.get("key")))
     if any(link.asked for link in chain.links):
         if not messages:
             options.talk("the exact requests and answers: --messages")
-    elif (key := key_of(chain)) and (origin := written_by(all_runs(), key).run) != record.name:
-        options.talk(f"run {origin} wrote it: semgraph why {origin} {key}")
+    elif key and record.facts.get("kind") != COMPARED:
+        origin = written_by(all_runs(), key)
+        if origin.run != record.name and any(link.asked for link in origin.links):
+            options.talk(f"run {origin.run} wrote it: semgraph why {origin.run} {key}")
+    if record.facts.get("kind") == COMPARED:
+        options.talk(f"run {record.name} compared a graph: nothing of it was written")
 
 
 @everywhere

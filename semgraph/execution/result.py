@@ -469,11 +469,8 @@ def keep_sources(
     record: RunRecord, left_out: Sequence[int], earlier: Sequence[ResultSource]
 ) -> None:
     """Write which recorded rows are no results of a run, and which rows of earlier runs are."""
-    only = {
-        os.path.relpath(source.folder, record.folder): source.only.tolist()
-        for source in earlier
-        if source.only is not None
-    }
+    rows = {os.path.relpath(each.folder, record.folder): each.only for each in earlier}
+    only = {folder: own.tolist() for folder, own in rows.items() if own is not None}
     if left_out or only:
         record.text(_SOURCES, json.dumps({"left_out": list(left_out), "earlier": only}))
 
@@ -488,8 +485,7 @@ def load_result(run: Run) -> Result:
     own = [ResultSource(run.folder, frozenset(chain.from_iterable(k["left_out"] for _, k in kept)))]
     for part, each in kept:
         own += [ResultSource(part / to, only=np.array(m)) for to, m in each["earlier"].items()]
-    recorded: dict[str, RecordedRows] = {}
-    others: dict[str, pa.Table] = {}
+    recorded, others = dict[str, RecordedRows](), dict[str, pa.Table]()
     for name, step in (facts.get("returns") or {}).items():
         parts = chain.from_iterable(recorded_parts(s.folder, RESULTS, name) for s in own)
         if (first := next(parts, None)) is not None:
@@ -509,7 +505,5 @@ def load_result(run: Run) -> Result:
         str(facts.get("plan")), run.name, RecordedTables(recorded, others), Meter.of(run.metrics),
         failed, facts.get("written") or {}, members.get("given", 0), members.get("skipped", 0),
         members.get("committed", 0), tuple(facts.get("notes") or ()), why, record=run.folder,
-        exit_code=exit_code(
-            stopped=why if status == "budget" else None, halted=bool(why) and status != "budget", failed=bool(failed)),
-        left_out=own[0].left_out,
+        exit_code=4 if status == "budget" else HALTED if why else 3 if failed else 0, left_out=own[0].left_out,
     )  # fmt: skip

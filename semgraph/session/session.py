@@ -960,11 +960,8 @@ class Session:
         return save(names or ["last"], self.folder / to, runs)
 
     def history(self) -> History:
-        """The recorded runs, comparisons and tunings, the latest first: a list of mappings that is
-        shown as a table; `to_pandas` makes a frame of it.
-
-        Raises:
-            PlanError: The session keeps no records.
+        """The recorded runs, comparisons and tunings, the latest first: a list of mappings, shown as a
+        table; `to_pandas` makes a frame of it. Raises PlanError if the session keeps no records.
         """
         from semgraph.execution.record import all_runs
         from semgraph.render.outcome import summary
@@ -974,25 +971,15 @@ class Session:
 
     @checks_arguments
     def load(self, record: str) -> Result | Comparison | Tuning:
-        """The result of a recorded run, a comparison or a tuning.
-
-        Args:
-            record: Its id, a prefix of it, or `last`.
-
-        Raises:
-            PlanError: There is no such record, or the session keeps none.
+        """The result of a recorded run, a comparison or a tuning, by its id, a prefix of it, or `last`.
+        Raises PlanError.
         """
         from semgraph.session.records import load
 
         return load(record, self._records())
 
     def why(
-        self,
-        what: str,
-        record: Result | str | None = None,
-        *,
-        messages: bool = False,
-        width: int = 100,
+        self, what: str, record: Result | str = "", *, messages: bool = False, width: int = 100
     ) -> str:
         """Trace a row of a run back to its answers, the calls and the source rows.
 
@@ -1011,11 +998,9 @@ class Session:
         from semgraph.render.notebook import chain_html
         from semgraph.render.why import lines
 
-        runs, first = self._records(), []
-        if record is None:
-            record = written_by(all_runs(runs), what).run
-            first = [f"run {record}"]
-        run = find_run(record.run if isinstance(record, Result) else record, runs)
+        runs, asked = self._records(), record.run if isinstance(record, Result) else record
+        run = find_run(asked or written_by(all_runs(runs), what).run, runs)
+        first = [] if asked else [f"run {run.name}"]
         with exchanges(run) as lookup:
             chain = explain(run, what, lookup)
             drawing = Drawing("\n".join([*first, *lines(chain, width, messages=messages)]))
