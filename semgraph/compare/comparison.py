@@ -577,7 +577,7 @@ def _texts(comparison: Comparison) -> Mapping[Hashable, dict[str, str | None]]:
     ]
     texts = ({k: _text(v) for k, v in row.items()} for row in rows.select(names).to_pylist())
     keys = names_of(rows, comparison.key)
-    if any(" " in text for key in keys for text in map(str, key)):
+    if any(" " in str(value) for key in keys if isinstance(key, tuple) for value in key):
         return {}
     return dict(zip(keys, texts, strict=True))
 

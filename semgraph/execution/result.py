@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -460,6 +461,15 @@ class RecordedTables(Mapping[str, pa.Table]):
 def _visible(table: pa.Table) -> pa.Table:
     hidden = {*_NUMBERS, ROW_ID}
     return table.drop_columns([name for name in table.column_names if name in hidden])
+
+
+class RunHistory(display.Displayed, list[dict[str, Any]]):
+    """Runs, comparisons and tunings, the latest first. Its text is that of `semgraph runs list`."""
+
+    def to_pandas(self) -> Any:
+        """A data frame with a row for each record. Needs pandas."""
+        times = [datetime.fromisoformat(t) if (t := row["started"]) else None for row in self]
+        return import_module("pandas").DataFrame(self).assign(started=times)
 
 
 _SOURCES = "sources.json"

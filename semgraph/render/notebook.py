@@ -13,7 +13,7 @@ from semgraph.diff import Diff
 from semgraph.display import Drawing, as_html, as_text, exported
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
-from semgraph.execution.result import Result
+from semgraph.execution.result import Result, RunHistory
 from semgraph.formats import UNKNOWN, dollars, plural, shortened
 from semgraph.llm.base import LLM, Embedder, ModelSpec, Usage
 from semgraph.llm.endpoints import means
@@ -33,7 +33,6 @@ from semgraph.render.html.graph import graph
 from semgraph.render.outcome import run_columns
 from semgraph.render.tables import Column, lines, of_arrow, page_table
 from semgraph.render.why import evidence_lines, row_text, value_text
-from semgraph.session.records import History
 from semgraph.tune.tuning import Tuning
 
 _ROWS, _PICTURES, _NODES = 10, 3, 1000
@@ -197,12 +196,12 @@ def _tuning_form(value: Tuning, form: str) -> Any:
 
 
 @as_text.register
-def _history_text(value: History) -> str:
+def _history_text(value: RunHistory) -> str:
     return "\n".join(lines(run_columns(value), _columns(), indent=0)) if value else "no runs"
 
 
 @as_html.register
-def _history_html(value: History) -> str:
+def _history_html(value: RunHistory) -> str:
     return rendered("notebook.html.j2", tables=[page_table(run_columns(value))])
 
 

@@ -19,8 +19,16 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, Type
 
 from semgraph.display import Drawing, command, option
 from semgraph.errors import BudgetReached, PlanError, interruptible
-from semgraph.execution.record import Run
-from semgraph.execution.result import OnProgress, Result
+from semgraph.execution.record import (
+    COMPARED,
+    RAN,
+    REFRESHED,
+    Run,
+    all_runs,
+    exchanges,
+    find_run,
+)
+from semgraph.execution.result import OnProgress, Result, RunHistory, load_result
 from semgraph.folders import plans_folder
 from semgraph.formats import stopped
 from semgraph.frontend.document import checks_arguments
@@ -64,7 +72,6 @@ if TYPE_CHECKING:
     from semgraph.compare.variants import Grid, Variants
     from semgraph.session.explaining import ExplainFormat
     from semgraph.session.export import Exported
-    from semgraph.session.records import History
     from semgraph.session.refresh import Refresh
     from semgraph.session.sharded import ChosenEngine
     from semgraph.tune.tuning import Tuning
@@ -959,24 +966,26 @@ class Session:
         names = [str(getattr(each, "run", getattr(each, "id", each))) for each in records]
         return save(names or ["last"], self.folder / to, runs)
 
-    def history(self) -> History:
+    def history(self) -> RunHistory:
         """The recorded runs, comparisons and tunings, the latest first: a list of mappings, shown as a
         table; `to_pandas` makes a frame of it. Raises PlanError if the session keeps no records.
         """
-        from semgraph.execution.record import all_runs
         from semgraph.render.outcome import summary
-        from semgraph.session.records import History
 
-        return History(map(summary, all_runs(self._records())))
+        return RunHistory(map(summary, all_runs(self._records())))
 
     @checks_arguments
     def load(self, record: str) -> Result | Comparison | Tuning:
         """The result of a recorded run, a comparison or a tuning, by its id, a prefix of it, or `last`.
         Raises PlanError.
         """
-        from semgraph.session.records import load
+        from semgraph.compare.comparison import load_comparison
+        from semgraph.tune.tuning import load_tuning
 
-        return load(record, self._records())
+        run = find_run(record, self._records())
+        if (kind := run.facts.get("kind", RAN)) in {RAN, COMPARED, REFRESHED}:
+            return load_result(run)
+        return (load_tuning if kind == "tuning" else load_comparison)(run.name, run.folder.parent)
 
     def why(
         self, what: str, record: Result | str = "", *, messages: bool = False, width: int = 100
@@ -993,7 +1002,6 @@ class Session:
         Raises:
             PlanError: There is no such run or row, several rows match, or no records are kept.
         """
-        from semgraph.execution.record import all_runs, exchanges, find_run
         from semgraph.provenance import explain, written_by
         from semgraph.render.notebook import chain_html
         from semgraph.render.why import lines
