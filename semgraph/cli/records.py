@@ -67,13 +67,15 @@ def rm(
 @everywhere
 def why(
     options: CommonOptions,
-    run: Annotated[str, argument("[RUN]", "Without it, the latest run that wrote the row.")],
+    run: Annotated[str, argument("RUN|WHAT", "A run; or WHAT, alone.")],
     what: Annotated[
         str | None, argument("WHAT", "A key, a text or its beginning; or STEP:column=value.")
     ] = None,
     messages: Annotated[bool, flag("--messages", "Print the exact requests and answers.")] = False,
 ) -> None:
-    """Explain a result: back from the row to the answers, the exact prompts and the source rows."""
+    """Explain a result: back from the row to the answers, the exact prompts and the source rows. Without
+    RUN, of the latest run that wrote it.
+    """
     from semgraph.execution.record import COMPARED, all_runs, exchanges, find_run
     from semgraph.provenance import explain, written_by
     from semgraph.render.why import described, lines
