@@ -570,11 +570,8 @@ def _texts(comparison: Comparison) -> Mapping[Hashable, dict[str, str | None]]:
     if rows is None or not tables:
         return {}
     read = parsed(tables[0].column("left")[0].as_py())
-    names = [
-        name
-        for name in read
-        if name in rows.column_names and name not in {*comparison.key, "truth"}
-    ]
+    columns = {*rows.column_names} - {*comparison.key, "truth"}
+    names = [name for name in read if name in columns]
     texts = ({k: _text(v) for k, v in row.items()} for row in rows.select(names).to_pylist())
     keys = names_of(rows, comparison.key)
     if any(" " in str(value) for key in keys if isinstance(key, tuple) for value in key):

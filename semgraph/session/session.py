@@ -19,15 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, Type
 
 from semgraph.display import Drawing, command, option
 from semgraph.errors import BudgetReached, PlanError, interruptible
-from semgraph.execution.record import (
-    COMPARED,
-    RAN,
-    REFRESHED,
-    Run,
-    all_runs,
-    exchanges,
-    find_run,
-)
+from semgraph.execution.record import COMPARED, RAN, REFRESHED, Run, all_runs, exchanges, find_run
 from semgraph.execution.result import OnProgress, Result, RunHistory, load_result
 from semgraph.folders import plans_folder
 from semgraph.formats import stopped
