@@ -17,6 +17,9 @@ VENV_EXTRAS := .venv-extras
 # graphiti-core, whose databases semgraph shares; and Ray
 VENV_GRAPHITI := .venv-graphiti
 
+# Palimpzest, beside which `semgraph tune` is measured
+VENV_PALIMPZEST := .venv-palimpzest
+
 # Pythons that the suite is run with, each at the newest versions allowed, and the oldest of them at the oldest too: make nightly
 PYTHONS ?= 3.11 3.12 3.13
 python = $(firstword $(wildcard $(HOME)/.pyenv/versions/$(1).*/bin/python$(1)) python$(1))
@@ -27,7 +30,7 @@ HOSTILE ?= 60
 SECONDS ?= 60
 SEED ?=
 
-.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-newest test-ray check fmt recordings pages schemas docs bench bench-full bench-quick clean
+.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-newest test-ray check fmt recordings pages schemas docs bench bench-full bench-palimpzest bench-quick clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -114,12 +117,16 @@ docs: $(VENV)/.installed
 
 # everything that is measured in minutes, and the pages made of it, graphiti-core and LOTUS beside: 22 minutes on two cores,
 # besides installing those (7 GB, most of it torch); what is held already is not measured again
-bench: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed
+bench: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed $(VENV_PALIMPZEST)/.installed
 	$(BIN)/python -m benchmarks run
 
 # what takes longer too, workers of Ray among it
-bench-full: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed
+bench-full: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed $(VENV_PALIMPZEST)/.installed
 	$(BIN)/python -m benchmarks run --full
+
+# searches beside those of Palimpzest
+bench-palimpzest: $(VENV)/.installed $(VENV_PALIMPZEST)/.installed
+	$(BIN)/python -m benchmarks run tune
 
 # does it all run here? Four minutes; the results are left alone
 bench-quick: $(VENV)/.installed
@@ -155,5 +162,10 @@ $(VENV_GRAPHITI)/.installed: pyproject.toml constraints.txt constraints-graphiti
 	$(VENV_GRAPHITI)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints-graphiti.txt
 	touch $@
 
+$(VENV_PALIMPZEST)/.installed: constraints-palimpzest.txt
+	test -x $(VENV_PALIMPZEST)/bin/python || $(call python,3.12) -m venv $(VENV_PALIMPZEST)
+	$(VENV_PALIMPZEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints-palimpzest.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) .venv-newest-* .venv-oldest $(VENV_EXTRAS) $(VENV_GRAPHITI) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-newest-* .venv-oldest $(VENV_EXTRAS) $(VENV_GRAPHITI) $(VENV_PALIMPZEST) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

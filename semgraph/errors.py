@@ -123,6 +123,10 @@ class ModelUnavailable(UnavailableError):
     """No model answers: unreachable endpoint, wrong key, unknown model, missing files."""
 
 
+class ModelLacks(ModelUnavailable):
+    """A model answers, but not with what an implementation needs, such as log-probabilities."""
+
+
 class StoreUnavailable(UnavailableError):
     """No store answers, or this run cannot write to it."""
 

@@ -23,6 +23,7 @@ PEERS = {
     "lotus": (".venv-extras", "make test-extras", "lotus-ai litellm openai"),
     "graphiti-core": (".venv-graphiti", "make test-graphiti", "graphiti-core neo4j openai"),
     "ray": (".venv-graphiti", "make test-ray", "ray"),
+    "palimpzest": (".venv-palimpzest", "make bench-palimpzest", "palimpzest litellm"),
 }
 """The environment of each peer, the command that creates it, and its packages that lines name."""
 _READ = (".py", ".yaml", ".md", ".json", ".csv")

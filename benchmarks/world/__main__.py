@@ -1,6 +1,6 @@
 """A model server that answers from the text of its prompts alone, with switches for faults.
 
-It speaks the OpenAI protocol and parses the prompts of semgraph, graphiti-core and LOTUS; without
+It speaks the OpenAI protocol and parses the prompts of semgraph, graphiti-core, LOTUS and Palimpzest; without
 switches it is fast and right. GET /counters returns its counters, POST /reset resets them. See
 benchmarks/world/README.md.
 
@@ -22,7 +22,8 @@ from benchmarks.world.faults import KINDS
 _FAULT = f"kind=rate, or kind@n,m for the n-th and m-th request; 429 and stall take seconds behind a colon. {', '.join(KINDS)}"
 _NOISE = (
     "drop= (entries missing), spurious= (entries made up), verdict= (wrong yes, choice, match, score), slip= (dates off by up "
-    "to 60 days): rates that grow by growth= with each further item in a call and by length= with each thousand tokens; seed="
+    "to 60 days): rates that grow by growth= with each further item in a call and by length= with each thousand tokens; "
+    "seed=; of one model: ;MODEL:drop=0.1"
 )
 
 
@@ -47,7 +48,7 @@ def main(given: Sequence[str] | None = None) -> None:
     add("--rpm", type=float, help="requests a minute, beyond which the answer is 429")
     add("--tpm", type=float, help="tokens of prompts a minute, likewise")
     add("--fault", type=Fault.parse, action="append", default=[], help=_FAULT)
-    add("--noise", type=Noise.parse, default=Noise(), help=_NOISE)
+    add("--noise", type=Noise.of_models, default={"": Noise()}, help=_NOISE)
     add("--undated", action="store_true", help="facts have no dates; a question asks for these")
     add("--refuse", default="", metavar="TEXT", help="chats with this text are refused")
     add("--seed", type=int, default=1, help="of the faults that have a rate")

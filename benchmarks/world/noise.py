@@ -67,6 +67,17 @@ class Noise:
             given[name] = kinds[name](number)
         return cls(**given)
 
+    @classmethod
+    def of_models(cls, text: str) -> dict[str, Noise]:
+        """Noises with semicolons between them: of all models (""), and of single ones by name.
+        Raises ValueError.
+
+        >>> Noise.of_models("drop=0.1;gpt-4.1-nano:drop=0.2")["gpt-4.1-nano"].drop
+        0.2
+        """
+        parts = (part.rpartition(":") for part in text.split(";"))
+        return {"": cls()} | {name.strip(): cls.parse(noise) for name, _, noise in parts}
+
     def draw(self, prompt: str, size: int, tokens: int = 0) -> Draw:
         """The draws for one prompt of so many tokens about `size` items."""
         text = prompt.encode("utf-8", "surrogatepass")

@@ -12,7 +12,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from benchmarks.world import answers
-from benchmarks.world.answers import graphiti, lotus, memory, one_word
+from benchmarks.world.answers import graphiti, lotus, memory, one_word, palimpzest
 from benchmarks.world.batches import Batches, BatchFault
 from benchmarks.world.caching import PrefixCache
 from benchmarks.world.canaries import Watch
@@ -40,7 +40,7 @@ class StandIn:
         faults: The injected faults.
         batch_faults: Those of files and batches.
         batch_looks: Looks at a batch before it has ended.
-        noise: The errors of the answers.
+        noise: The errors of the answers; by the first letters of a model's name, "" for all others.
         cache: The prompt tokens that count as cached.
         refuse: Chats whose last message has this text are refused, as not understood.
         max_output: The most tokens of an answer, also if a request allows more.
@@ -64,7 +64,7 @@ class StandIn:
         faults: tuple[Fault, ...] = (),
         batch_faults: tuple[BatchFault, ...] = (),
         batch_looks: int = 2,
-        noise: Noise | None = None,
+        noise: Noise | Mapping[str, Noise] | None = None,
         cache: PrefixCache | None = None,
         refuse: str = "",
         max_output: int = 1 << 20,
@@ -74,7 +74,7 @@ class StandIn:
         self.undated, self.latency = undated, latency
         self.embedding_latency = embedding_latency
         self.rates, self.cache = rates or Rates(), cache or PrefixCache()
-        self.noise = noise or Noise()
+        self.noise = noise if isinstance(noise, Mapping) else {"": noise or Noise()}
         self.faults = Faults(faults, seed)
         self.batches = Batches(self._line, batch_faults, batch_looks)
         self.port, self.max_output = port, max_output
@@ -139,6 +139,8 @@ class StandIn:
         texts = [message["content"] for message in body["messages"]]
         if lotus.asked(texts):
             return "lotus", lotus.answer(texts, body, self._noise(body)(lotus.size(texts)))
+        if palimpzest.asked(texts):
+            return "palimpzest", palimpzest.answer(texts, self._noise(body)(1))
         question = self._reader.read(body)
         draw = self._noise(body)(question.size)
         return question.skill, json.dumps(
@@ -148,8 +150,11 @@ class StandIn:
     def _noise(self, body: Mapping[str, Any]) -> Callable[[int], Draw]:
         """The noise of a chat with this number of items."""
         prompt = json.dumps([body["messages"], body.get("seed", 0)], ensure_ascii=False)
-        tokens = self._prompt_tokens(body) if self.noise.length else 0
-        return lambda size: self.noise.draw(prompt, size, tokens)
+        noise = self.noise[
+            max((n for n in self.noise if str(body.get("model", "")).startswith(n)), key=len)
+        ]
+        tokens = self._prompt_tokens(body) if noise.length else 0
+        return lambda size: noise.draw(prompt, size, tokens)
 
     def _prompt_tokens(self, body: Mapping[str, Any]) -> int:
         return sum(self._count(message["content"]) + 4 for message in body["messages"]) + 3
@@ -266,7 +271,7 @@ class StandIn:
         self.reset()
         self.refuse = request.query.get("refuse", self.refuse)
         if "noise" in request.query:
-            self.noise = Noise.parse(request.query["noise"])
+            self.noise = Noise.of_models(request.query["noise"])
         return web.json_response({})
 
 

@@ -26,27 +26,27 @@ def tune(
     plan: Annotated[str | None, argument("PLAN", "A file, or a name: semgraph plans list.")] = None,
     floor: Annotated[float | None, flag("--floor F1", "The least F1; default: 0.95.")] = None,
     per_1000: Annotated[
-        float | None, flag("--per-1000 USD", "Instead: the highest F1 shown at this price.")
+        float | None, flag("--per-1000 USD", "Instead of a floor: the price of 1,000 rows.")
     ] = None,
-    confidence: Annotated[float, flag("--confidence P", "Of the promise.")] = 0.95,
+    confidence: Annotated[float, flag("--confidence P", "The probability of the promise.")] = 0.95,
     budget: Annotated[float | None, flag("--budget USD", "The same as --max-usd.")] = None,
-    sample: Annotated[int, flag("--sample N", "The rows that are checked.", min=1)] = 400,
+    sample: Annotated[int, flag("--sample N", "The most rows that are checked.", min=1)] = 400,
     truth: Annotated[
-        str | None, flag("--truth FILE", "What is right; else what the plan answers as it is.")
+        str | None, flag("--truth FILE", "The right answers; default: those of the plan as it is.")
     ] = None,
     models: Annotated[
         str | None, flag("--models A,B,…", "Roles and models to try: default,small,openai:NAME.")
     ] = None,
     step: Annotated[
-        list[str] | None, flag("--step STEP", "Tuned; default: all that call a model.")
+        list[str] | None, flag("--step STEP", "The step to tune; default: all that call a model.")
     ] = None,
     units: Annotated[
         Literal["call", "row"],
-        flag("--units", "call: one row of a call is checked. row: all, as if independent."),
+        flag("--units", "call: check one row of each call. row: check all, as if independent."),
     ] = "call",
-    rows: Annotated[int | None, flag("--for ROWS", "How many are to come.", min=1)] = None,
+    rows: Annotated[int | None, flag("--for ROWS", "The rows that must repay it.", min=1)] = None,
     to: Annotated[
-        str | None, flag("-o --output FILE", "Of the choice; default: plans/PLAN.tuned.yaml.")
+        str | None, flag("-o --output FILE", "Where to write it; default: plans/PLAN.tuned.yaml.")
     ] = None,
     yes: Annotated[bool, flag("--yes", "Search without asking.")] = False,
     show: Annotated[str | None, flag("--show ID", "Show a recorded tuning: ID, or last.")] = None,

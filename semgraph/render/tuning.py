@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,48 +26,44 @@ if TYPE_CHECKING:
 
 STEPS = "what the candidates of each step lose, over the answers of the reference"
 _UNITS = {"call": "rows, each in its own call", "row": "rows, several to a call", "group": "groups"}
-_BOUND = "at least: the exact lower bound of F1, which is wrong with a probability of at most alpha"
+_BOUND = "at least: the exact lower bound of F1; alpha: the greatest probability that it is wrong"
 _ROWS = 10  # disagreements
 
 
 def headline(tuning: Tuning) -> list[str]:
     """What is chosen, what is promised and what is not; then power and gain."""
-    best, plan = tuning.best, f"Nothing is chosen for {tuning.plan}, which stays as it is"
-    found = [f"{plan}: {tuning.reason.rstrip('.')}."]
-    if tuning.status == "shown" and best is not None:
-        limit, bound = _cost(tuning, tuning.per_1000), share(_down(best.at_least), 3)
-        what = f"shown to have an F1 of at least {bound}, the most of all that cost at most {limit} for 1,000 rows"
-        if tuning.floor is not None:
-            what = f"the cheapest shown to have an F1 of at least {tuning.floor:g}"
-        costs = f"1,000 rows cost {_cost(tuning, best.cost)}, by the reference, the plan as it is, "
-        costs += _cost(tuning, tuning.reference.cost)
-        found = [f"Chosen for {tuning.plan}: {best.name}, {what}. {costs}."]
-    elif tuning.status == "found" and best is not None:
-        costs = f"1,000 rows cost {_cost(tuning, best.cost)}"
-        found.append(
-            f"Found, not shown: {best.name}: a measured F1 of {share(best.f1, 3)}, {costs}."
-        )
+    best, cost, why = tuning.best, partial(_cost, tuning), tuning.reason.rstrip(".")
+    found = [f"Nothing is chosen for {tuning.plan}, which stays as it is: {why}."]
+    if best is not None:
+        bound, costs = f"{_down(best.at_least) or 0:.3f}", f"1,000 rows cost {cost(best.cost)}"
+        if tuning.status == "shown":
+            what = f"shown to have an F1 of at least {bound}, the most within {cost(tuning.per_1000)} for 1,000 rows"
+            if tuning.floor is not None:
+                what = f"the cheapest shown to have an F1 of at least {tuning.floor:g}"
+            costs += f", and {cost(tuning.reference.cost)} with the reference, the plan as it is"
+            found = [f"Chosen for {tuning.plan}: {best.name}, {what}. {costs}."]
+        elif tuning.status == "found":
+            f1 = f"a measured F1 of {best.f1:.3f}"
+            if best.at_least is not None:
+                f1 += f" (at least {bound}): more checked rows may show it"
+            found.append(f"Found, not shown: {best.name}: {f1}. {costs}.")
     promise = f"Promised: {tuning.promise}" if tuning.promise else "Nothing is promised."
     return [*found, promise, *tuning.caveats, *tuning.before]
 
 
-def columns(tuning: Tuning, *, why: bool = True) -> list[Column]:
-    """The reference and the candidates in the order of trial; `why` adds reasons to verdicts."""
-    every = _every(tuning)
-    units = f"checked {'groups' if tuning.unit == 'group' else 'rows'}"
-    alphas = [NONE if t.alpha is None else f"{t.alpha:.2g}" for t in every]
-    verdicts = [_verdict(tuning, t) + (f": {t.why}" if why and t.why else "") for t in every]
-    seldom = [
-        Column(units, [count(t.units) if t.units else NONE for t in every], True, drop=1),
-        Column("alpha", alphas, True, drop=2),
-    ]
+def columns(tuning: Tuning) -> list[Column]:
+    """The reference and the tried candidates in the order of trial."""
+    every = [t for t in _every(tuning) if t.verdict not in ("not tried", "refused", "failed")]
+    alphas = [NONE if None in (t.alpha, t.at_least) else f"{t.alpha:.2g}" for t in every]
+    units = [count(t.units) if t.units and tuning.unit != "group" else NONE for t in every]
+    seldom = [Column("checked", units, True, drop=1), Column("alpha", alphas, True, drop=2)]
     return [
         Column("candidate", [t.name for t in every], drop=-1),
         _costs(tuning, every),
         Column("F1", [share(t.f1, 3) for t in every], True, drop=-1),
         Column("at least", [share(_down(t.at_least), 3) for t in every], True, drop=-1),
         *(column for column in seldom if {*column.cells} != {NONE}),
-        Column("verdict", verdicts, drop=-1),
+        Column("verdict", [_verdict(tuning, t) for t in every], drop=-1),
     ]
 
 
@@ -85,14 +82,21 @@ def losses(tuning: Tuning) -> list[Column]:
 
 
 def checked(tuning: Tuning) -> list[str]:
-    """How candidates were checked, and in which order; none if no candidate was tried."""
+    """How candidates were checked, and in which order, if any was tried; then why others have no figures."""
     (number, every), again = tuning.sampled, tuning.agrees
-    sample = (
-        f"up to {count(number)} of {count(every)} {_UNITS[tuning.unit]} · sample {tuning.sample}"
-    )
+    drawn = f"up to {count(number)} of {count(every)} {_UNITS[tuning.unit]}"
     itself = "" if again is None else f" · the reference agrees with itself {share(again, 3)}"
-    lines_ = [f"{tuning.measure} · {sample}{itself}", _BOUND, f"order of trial: {tuning.rule}"]
-    return lines_ if any(tried.units for tried in tuning.tried) else []
+    bound = [_BOUND] * any(tried.at_least is not None for tried in tuning.tried)
+    first = f"{tuning.measure} · {drawn} · sample {tuning.sample}{itself}"
+    how = [first, *bound, f"order of trial: {tuning.rule}"]
+    why: dict[str, list[str]] = {}
+    for t in (each for each in tuning.tried if each.why):
+        own, what = f"{t.verdict}: {t.name}", t.why
+        if t.verdict == "not tried":
+            own, what = f"not tried, {t.why}", f"{t.name} {_cost(tuning, t.cost)}"
+        why.setdefault(own, []).append(what)
+    below = (f"{own}: {' · '.join(each)}" for own, each in why.items())
+    return [*how * any(tried.units for tried in tuning.tried), *below]
 
 
 def outcome(tuning: Tuning) -> list[str]:
@@ -143,16 +147,12 @@ def lines(tuning: Tuning, width: int) -> Iterator[Text]:
     def told(*texts: str) -> Iterator[Text]:
         yield from (Text(escaped(part)) for text in texts for part in folded(text, width))
 
-    table = columns(tuning)
-    whole = len(fitting(table, width, whole=True)[0]) == len(table)
     yield from (*told(*headline(tuning)), Text())
-    bold = frozenset({_every(tuning).index(tuning.best)} if tuning.choices and tuning.best else ())
-    fitted = table if whole else columns(tuning, why=False)
+    table = columns(tuning)
+    bold = frozenset([list(table[0].cells).index(tuning.chosen)] if tuning.choices else ())
+    whole = fitting(table, width, whole=True)[0]  # without alpha, rather than with a name cut
+    fitted = whole if whole[-1] is table[-1] else table
     yield from styled([replace(each, best=bold) for each in fitted], width, indent=0)
-    reasons: dict[str, list[str]] = {}
-    for tried in () if whole else _every(tuning):
-        reasons.setdefault(f"{tried.verdict}, {tried.why}" * bool(tried.why), []).append(tried.name)
-    yield from told(*(f"{why}: {' · '.join(names)}" for why, names in reasons.items() if why))
     yield from told(*checked(tuning))
     if tuning.losses:
         yield from (Text(), *told(f"steps: {STEPS}"), *styled(losses(tuning), width))
@@ -160,10 +160,10 @@ def lines(tuning: Tuning, width: int) -> Iterator[Text]:
         yield from (Text(), *map(Text, escaped(text(drawn, width)).splitlines()))
     yield Text()
     with suppress(PlanError):  # whole plans have no rows in common
-        name = f"{tuning.chosen} and the reference disagree"
-        differ = tuning.disagreements()
-        names = ["chosen" if each == tuning.chosen else each for each in differ.column_names]
-        yield from map(Text, result_lines(name, differ.rename_columns(names), width, rows=_ROWS))
+        differ, own = tuning.disagreements(), "chosen" if tuning.choices else "found"
+        names = [own if each == tuning.chosen else each for each in differ.column_names]
+        name, differ = f"{own} and reference disagree", differ.rename_columns(names)
+        yield from map(Text, result_lines(name, differ, width, rows=_ROWS))
         shell = f"semgraph report {tuning.id} -o {tuning.plan}.html"
         python = f"tuning.comparison[{tuning.chosen!r}].why(COLUMN=VALUE)"
         yield from (*told(f"prompts and answers of each row: {command(shell, python)}"), Text())
@@ -183,10 +183,11 @@ def _every(tuning: Tuning) -> list[Tried]:
 
 
 def _verdict(tuning: Tuning, tried: Tried) -> str:
-    """The verdict on a candidate, in words. Without a floor a bound is shown, which any has."""
+    """The verdict on a candidate, in words. Without a floor each bound holds, and none is refused."""
     if tried.verdict == "hopeless":
         return f"hopeless after {count(tried.units)}"
-    what = "measured" if tried.verdict == "shown" and tuning.floor is None else tried.verdict
+    judged = tuning.floor is not None or tried is tuning.reference
+    what = tried.verdict if judged else "measured"
     mark = {"shown": "chosen, ", "found": "found, "}.get(tuning.status, "")
     return mark * (tried is tuning.best) + what
 

@@ -123,7 +123,7 @@ def _member(library: Library, operator: str, choice: Choice) -> _Member:
 def _refusal(made: Implementation[Any] | str, node: Semantic, limits: Limits) -> str | None:
     """Why an implementation cannot answer a step, or None."""
     if not isinstance(made, str) and made.learns:
-        return "it learns from all rows, so that some of them show nothing: semgraph compare"
+        return "it learns from all rows, so a sample cannot test it; semgraph compare measures it"
     try:
         return made if isinstance(made, str) else made.refusal(node, limits)
     except Exception as error:  # noqa: BLE001 - a user's code, which may not know this step

@@ -6,8 +6,9 @@ them are tested on the other half, which no choice has seen.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 from typing import Any
 
@@ -70,6 +71,7 @@ class PlanTuning(Chooser):
         self.costs: dict[str, float] = {}  # of 1,000 rows, before the walk
         self.changes: dict[str, Mapping[str, str]] = {}  # of candidates of steps
         self.keeps: dict[str, float] = {}  # the share of rows that a filter keeps
+        self.parts: list[StepTuning] = []
         self.losses: tuple[Loss, ...] = ()
         self.solutions: dict[str, Solution] = {}  # the plans made of steps
         self.order = ""  # the candidate that changes nothing but the order of filters
@@ -96,6 +98,8 @@ class PlanTuning(Chooser):
             await self._of_steps()
         await self._pilot()
         reference, most = self.costs[REFERENCE], self.costs[REFERENCE] * (1 - LEAST)
+        most = self.request.per_1000 or most
+        self.require_dearer()
         cheaper = [name for name in self.candidates if self.costs.get(name, most) < most]
         least = min((self.costs[name] for name in cheaper), default=reference)
         if not self.request.steps or not cheaper:
@@ -103,7 +107,7 @@ class PlanTuning(Chooser):
         tested = [name for name in cheaper if name != self.order]
         self.before += self._power(len(tested))
         self.walk.entries = [Entry(n, self.costs[n], self.sampled, n) for n in tested]
-        self.walk.units = self.sampled
+        self.walk.units, self.walk.price = self.sampled, self.request.per_1000 or math.inf
         self.admit(
             self.expected(REFERENCE, self.sampled) * (1 + least / reference), reference - least
         )
@@ -138,7 +142,7 @@ class PlanTuning(Chooser):
             yield f"{line} nothing is shown"
             return
         needed, groups = measure.needed(floor, self.request.error), plural(self.groups, "group")
-        yield f"{line} {groups} show nothing; {needed:,} groups without an error would show {floor:g}"
+        yield f"{line} a group counts once: {groups} cannot show {floor:g}, it takes {needed:,} without an error"
 
     # Trials
 
@@ -153,19 +157,22 @@ class PlanTuning(Chooser):
     async def _pilot(self) -> None:
         """Run each plan over a few rows, which shows what it costs; the plans made of steps are known."""
         rows, scale = self._rows(self.units)[: _FEW if self.base.plan.writes else PILOT], 1.0
+        made: dict[tuple[float, ...], str] = {}
         for name in (REFERENCE, *self.candidates):
             if name in self.costs and name != REFERENCE:
                 continue
             try:
                 attempt = await self._attempt(name, rows)
-            except BudgetReached:
-                raise
             except SemgraphError as error:
-                if name == REFERENCE:
+                if name == REFERENCE or isinstance(error, BudgetReached):
                     raise
                 self.walk.results[name] = Shown("failed", str(error))
                 continue
             self.extra += attempt.trial.cold
+            spent = astuple(attempt.trial.cold)[:3]
+            if (same := made.setdefault(spent, name)) != name:  # another name of the same requests
+                self.refused[name] = f"it sends what {same} sends"
+                continue
             cost = 1000 * self.prices.cost(attempt.trial.cold) / len(rows)
             if name == REFERENCE:  # whose steps may have been measured over more rows
                 scale = self.costs.get(REFERENCE, cost) / cost if cost else 1.0
@@ -194,8 +201,9 @@ class PlanTuning(Chooser):
             graph = comparable(own.graph, truth) if truth else own.graph
             return [*score_graph(graph, truth or base.graph).tally.values()]
         found = tally(returned_rows(own), returned_rows(base)).values()
-        once = [(hits == has == true, bool(has), bool(true)) for hits, has, true in found]
-        units: list[Counts] = [(int(same), int(has), int(true)) for same, has, true in once]
+        units: list[Counts] = []
+        for hits, has, true in found:  # equal rows come from different ones of the input
+            units += [(1, 1, 1)] * hits + [(0, 1, 0)] * (has - hits) + [(0, 0, 1)] * (true - hits)
         return units if self.walk.measure.exists else paired(units)
 
     def cost(self, name: str) -> float | None:
@@ -216,17 +224,17 @@ class PlanTuning(Chooser):
         allows. Raises NothingToChoose if nothing can be gained.
         """
         pilots = [await self._measured(step, self.first[:PILOT]) for step in self.request.steps]
-        ends = [pilot.ends() for pilot in pilots]
-        reference, least = (sum(own[i] for own in ends) for i in (0, 1))
+        ends = [(pilot.ends(), self._share(pilot, self.first[:PILOT])) for pilot in pilots]
+        reference, least = (sum(own[i] * share for own, share in ends) for i in (0, 1))
         others, of = bool(self.candidates), "the cheapest of each step"
         self.gained(reference, least, of, sure=False, ends=not others)
         curves = list[list[Loss]]()
         for pilot in pilots:
             measured = await self._measured(pilot.node.step, self.first, pilot)
-            curves.append(await measured.losses())
+            share, curve = self._share(measured, self.first), await measured.losses()
+            curves.append([replace(each, cost=(each.cost or 0.0) * share) for each in curve])
             self._note(measured)
-            self.extra += pilot.spent + measured.spent
-        for solution in cheapest(curves, 1 - (self.request.floor or 0.0)):
+        for solution in cheapest(curves, await self._allowed(), self.request.per_1000):
             self._add(solution)
         self.losses = tuple(loss for curve in curves for loss in curve)
         costs = {curve[0].step: curve[0].cost or 0.0 for curve in curves}
@@ -234,6 +242,24 @@ class PlanTuning(Chooser):
         if order := self._order(costs):
             self.order = f"order={order}"
             self._new(Candidate(self.order, {"order": order}, self.order))
+
+    def _share(self, step: StepTuning, units: Sequence[Sequence[int]]) -> float:
+        """The rows of a step for each row of the plan's input."""
+        return step.trials.arms.frozen.rows.num_rows / max(len(self._rows(units)), 1)
+
+    async def _allowed(self) -> float:
+        """The loss that leaves room for the bound over the expected number of returned rows; of a graph, what
+        the floor allows.
+        """
+        floor, measure = self.request.floor, self.walk.measure
+        if floor is None:
+            return 1.0
+        rows = self._rows(self.units)[:PILOT]
+        tables = (await self._attempt(REFERENCE, rows)).tables.values()
+        each = sum(table.num_rows for table in tables) / len(rows)
+        units = round(each * len(self._rows(self.tested[: self.sampled])))
+        alpha = self.request.error / (2 * (_SOLUTIONS + len(self.candidates)))
+        return measure.room(floor, units, alpha) if measure.bernoulli else 1 - floor
 
     def _note(self, measured: StepTuning) -> None:
         """Keep what the candidates of a step change, and the share of rows that a filter keeps."""
@@ -294,6 +320,7 @@ class PlanTuning(Chooser):
         try:
             request = replace(self.request, steps=(step,), unit="row")
             tuning = StepTuning(request, self.record, self.opened)
+            self.parts.append(tuning)
             await tuning.prepare()
             if pilot is None:
                 await tuning.pilot()
@@ -308,6 +335,11 @@ class PlanTuning(Chooser):
     def taken(self, name: str) -> Spent | None:
         """The cost of the last trial of a plan."""
         return self.known[name][0].trial.cold if name in self.known else None
+
+    @property
+    def spent(self) -> Spent:
+        """What the search cost by itself, with the steps."""
+        return sum((part.spent for part in self.parts), super().spent)
 
     def facts(self) -> dict[str, Any]:
         """What was checked."""
@@ -331,7 +363,7 @@ class PlanTuning(Chooser):
         """What the test of a plan promises, and what it assumes."""
         if best.at_least is None:
             return "The rows are the same, if the model is a function of the row.", ()
-        rows = len(self._rows(self.tested[: self.sampled]))
+        rows = self.known[best.name][1]
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these {rows:,} rows: F1 "
             f"of the returned rows against {ANSWERS} is at least {rounded_down(best.at_least)} over rows like the input they "
@@ -380,10 +412,13 @@ def paired(units: Sequence[Counts]) -> list[Counts]:
     return [*rest, *pairs, *[own if wrong > missing else true] * abs(wrong - missing)]
 
 
-def cheapest(curves: Sequence[Sequence[Loss]], allowed: float) -> list[Solution]:
+def cheapest(
+    curves: Sequence[Sequence[Loss]], allowed: float, price: float | None = None
+) -> list[Solution]:
     """The cheapest choices of one candidate for each step whose losses add up to at most `allowed`, each
-    of which loses less than those before it: a knapsack of several choices. Losses of steps add up (the
-    median error of that sum was 0.000 over 384 runs), their agreements do not multiply.
+    of which loses less than those before it; below a price those that lose least: a knapsack of several
+    choices. Losses of steps add up (the median error of that sum was 0.000 over 384 runs), their agreements
+    do not multiply.
 
     >>> one = [Loss("a", "reference", 9.0, 1.0, 50), Loss("a", "a=packed", 2.0, 0.97, 50)]
     >>> two = [Loss("b", "reference", 9.0, 1.0, 50), Loss("b", "b=packed", 1.0, 0.97, 50)]
@@ -401,5 +436,6 @@ def cheapest(curves: Sequence[Sequence[Loss]], allowed: float) -> list[Solution]
         for cost, loss, made in sorted(grown, key=lambda own: own[:2]):
             if loss <= least and (not front or loss < front[-1][1]):
                 front.append((cost, loss, made))
-    found = [made for _, _, made in front if any(each.name != REFERENCE for each in made)]
-    return found[:_SOLUTIONS]
+    changed = (own for own in front if any(each.name != REFERENCE for each in own[2]))
+    found = [made for cost, _, made in changed if price is None or cost <= price]
+    return found[:_SOLUTIONS] if price is None else found[-_SOLUTIONS:]

@@ -17,7 +17,7 @@ from semgraph.compare.preview import limits
 from semgraph.compare.request import ArmRequest, ComparisonRecord, ComparisonRequest
 from semgraph.compare.trial import KEPT
 from semgraph.display import option
-from semgraph.errors import BudgetReached, PlanError, SemgraphError, UnavailableError
+from semgraph.errors import BudgetReached, ModelLacks, PlanError, SemgraphError, UnavailableError
 from semgraph.execution.record import timestamp
 from semgraph.execution.runtime import Opened, require_prices
 from semgraph.folders import plans_folder
@@ -60,29 +60,15 @@ class TuneRequest:
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range. Raises PlanError."""
-        one = (self.floor is None) == (self.per_1000 is None)
+        floor, price, rows, rest = self.floor, self.per_1000, self.rows, self.confidence
+        one = f"give {option('floor', '0.95')} or {option('per-1000', 'USD')}"
         for name, value, fits, form in (
-            (
-                "floor",
-                self.floor,
-                self.floor is None or 0 < self.floor < 1,
-                "a number between 0 and 1: 0.95",
-            ),
-            (
-                "confidence",
-                self.confidence,
-                0.5 <= self.confidence < 1,
-                "a number from 0.5 to below 1: 0.95",
-            ),
+            ("floor", floor, floor is None or 0 < floor < 1, "a number between 0 and 1: 0.95"),
+            ("confidence", rest, 0.5 <= rest < 1, "a number from 0.5 to below 1: 0.95"),
             ("sample", self.sample, self.sample >= 1, "a number of rows: 400"),
-            ("per_1000", self.per_1000, self.per_1000 is None or self.per_1000 > 0, "dollars"),
-            ("rows", self.rows, self.rows is None or self.rows >= 1, "a number of rows"),
-            (
-                "floor",
-                self.floor,
-                not one,
-                f"give {option('floor', '0.95')} or {option('per-1000', 'USD')}",
-            ),
+            ("per_1000", price, price is None or price > 0, "dollars"),
+            ("rows", rows, rows is None or rows >= 1, "a number of rows"),
+            ("floor", floor, (floor is None) != (price is None), one),
         ):
             if not fits:
                 raise PlanError(f"{name.replace('_', '-')} is {value}", hint=form)
@@ -223,6 +209,21 @@ class Chooser(ABC):
         if gain < LEAST and ends:
             raise NothingToChoose(f"{most} to gain")
 
+    def require_dearer(self) -> None:
+        """Keep a reference that costs less than the price, if its answers stand for the truth. Raises
+        NothingToChoose.
+        """
+        price, cost = self.request.per_1000, self.cost(REFERENCE)
+        if price is not None and cost is not None and cost <= price and self.against == ANSWERS:
+            raise NothingToChoose(
+                "the reference costs less than the price, and nothing agrees more"
+            )
+
+    @property
+    def against(self) -> str:
+        """What answers are compared with."""
+        return ANSWERS if self.request.compared.truth is None else "the truth"
+
     def admit(self, cost: float, gain: float) -> None:
         """Refuse a search that would pass a limit, or cost more than it can save.
 
@@ -253,10 +254,8 @@ class Chooser(ABC):
         if budget.max_usd is None or not self.prices.known:
             return
         if budget.spent.usd + cost > budget.max_usd * (1 + 1e-9):
-            would = (
-                f"{what}, about {dollars(cost, exact=True)}, would pass max_usd {budget.max_usd:g}"
-            )
-            raise BudgetReached(f"stopped before {would}")
+            about = f"{what}, about {dollars(cost, exact=True)}"
+            raise BudgetReached(f"stopped before {about}, would pass max_usd {budget.max_usd:g}")
 
     # The walk
 
@@ -271,16 +270,16 @@ class Chooser(ABC):
             except StopIteration:
                 ask = None
             if say is not None:
-                say(said(name, self.walk.results[name]))
+                say(said(name, self.walk.results[name], floor=self.request.floor is not None))
 
     async def _attempted(self, ask: Ask) -> Counted:
         """The counts of a candidate. One that fails ends its trial, not the search."""
         self.afford(ask.name, self.expected(ask.name, ask.units))
         try:
             return await self.counted(ask)
-        except (BudgetReached, UnavailableError):
-            raise
         except SemgraphError as error:
+            if ends(error):
+                raise
             return Counted(failed=str(error))
 
     # The result
@@ -288,12 +287,13 @@ class Chooser(ABC):
     async def _tuning(self, kept: str, stopped: str | None) -> Tuning:
         """The result, in the record."""
         tried = {each.name: each for each in self._tried()}
-        reference, chosen = self.reference(), self.walk.chosen
-        if chosen and not kept and self.request.floor is not None and not self.below:
+        reference, chosen = self.reference(), self.walk.chosen or self.walk.found
+        if chosen == REFERENCE:
+            kept = kept or "nothing below the price is better"
+        elif chosen and not kept and self.request.floor is not None and not self.below:
             kept = _no_saving(tried[chosen], reference)
-        status: Status = "shown" if chosen and not kept else "kept"
-        if status == "kept" and not kept and (chosen := self.walk.found):
-            status = "found"
+        found: Status = "shown" if self.walk.chosen else "found"
+        status = found if chosen and not kept else "kept"
         best = tried[chosen] if chosen and status != "kept" else None
         shown = best if status == "shown" else None
         result = Tuning(
@@ -319,6 +319,8 @@ class Chooser(ABC):
         """The candidates in the order of trial, then those that were not tried, and why."""
         results, of = self.walk.results, self.candidates
         for name, shown in results.items():
+            if name == REFERENCE:
+                continue
             spent = (self.taken(name) if shown.units else None) or Spent()
             yield Tried(name, of[name].changes, cost=self.cost(name), spent=spent, **asdict(shown))
         for name in of:
@@ -335,15 +337,14 @@ class Chooser(ABC):
         most = price if price is not None else (reference or 0.0) * (1 - LEAST)
         if cost is None or reference is None or cost < most:
             return "the search did not come to it"
-        return "it is not clearly cheaper" if price is None else "it is not below the price"
+        return "it saves less than a tenth" if price is None else "it is not below the price"
 
     def _facts(self) -> dict[str, Any]:
         """What is known of the draw and the search."""
         request = self.request
-        against = "the truth" if request.compared.truth is not None else ANSWERS
         return {
             "floor": request.floor, "per_1000": request.per_1000, "confidence": request.confidence,
-            "measure": f"F1 against {against}", "sampled": (self.sampled, self.all), "rule": self.walk.rule,
+            "measure": f"F1 against {self.against}", "sampled": (self.sampled, self.all), "rule": self.walk.rule,
             "before": tuple(self.before), "agrees": self.agrees, "priced": self.prices.known,
             "prices": self.prices.of, "spent": self.spent, "seconds": time.perf_counter() - self.began,
             **self.facts(),
@@ -356,14 +357,13 @@ class Chooser(ABC):
             return f"{shown.name} has the greatest lower bound of those below the price"
         if shown is not None:
             saved = _saving(shown, reference)
-            less = (
-                f" costs {percent(saved)} less than the reference and"
-                if saved and saved > 0
-                else ""
+            less = f" costs {percent(saved or 0.0)} less than the reference and" * bool(
+                saved and saved > 0
             )
             return f"{shown.name}{less} is shown to have at least F1 {self.request.floor:g}"
         if best is not None:
-            return f"{best.name} looks good enough (F1 {best.f1:.3f}), which is not shown: the reference stays"
+            good = "good enough" if self.request.floor else "best below the price"
+            return f"{best.name} looks {good} (F1 {best.f1:.3f}), which is not shown: the reference stays"
         return "the search was stopped" if stopped else "no candidate is shown to be good enough"
 
     def _of_choice(self, best: Tried, reference: Tried) -> dict[str, Any]:
@@ -409,6 +409,14 @@ class Chooser(ABC):
         )
 
 
+def ends(error: SemgraphError) -> bool:
+    """Whether an error ends the search: a limit, or a service that does not answer; not what one
+    candidate lacks.
+    """
+    ended = isinstance(error, (BudgetReached, UnavailableError))
+    return ended and not isinstance(error, ModelLacks)
+
+
 def _saving(best: Tried, reference: Tried) -> float | None:
     """The share of the cost that a candidate saves, as measured."""
     return None if best.cost is None or not reference.cost else 1 - best.cost / reference.cost
@@ -419,7 +427,7 @@ def _no_saving(best: Tried, reference: Tried) -> str:
     saved = _saving(best, reference)
     if saved is None or saved >= LEAST:
         return ""
-    return f"{best.name} is shown, and saves only {percent(max(saved, 0))}"
+    return f"{best.name} saves only {percent(max(saved, 0))}"
 
 
 def percent(share: float) -> str:
@@ -440,8 +448,9 @@ def rounded_down(bound: float | None) -> str:
     return f"{math.floor(1000 * (bound or 0.0)) / 1000:.3f}"
 
 
-def said(name: str, shown: Shown) -> str:
-    """The line printed after a trial."""
-    least = "" if shown.at_least is None else f", at least {rounded_down(shown.at_least)}"
-    f1 = "" if shown.f1 is None else f" F1 {shown.f1:.3f}{least} ({shown.units:,} checked)"
-    return f"{'✓' if shown.verdict == 'shown' else '·'} {name}:{f1} {shown.verdict}"
+def said(name: str, shown: Shown, *, floor: bool = True) -> str:
+    """The line printed after a trial; without a floor nothing is judged yet."""
+    least = f", at least {rounded_down(shown.at_least)} ({shown.units:,} checked)"
+    f1 = "" if shown.f1 is None else f" F1 {shown.f1:.3f}{least * (shown.at_least is not None)}"
+    verdict = shown.verdict if floor or shown.f1 is None else "measured"
+    return f"{'✓' if shown.verdict == 'shown' else '·'} {name}:{f1} {verdict}"

@@ -23,13 +23,13 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import SemJoin
 from semgraph.semantic.library import Library
-from semgraph.tune.candidates import of_step
+from semgraph.tune.candidates import Candidate, of_step
 from semgraph.tune.search import (
-    ANSWERS,
     LEAST,
     Chooser,
     NothingToChoose,
     TuneRequest,
+    ends,
     percent,
     rounded_down,
 )
@@ -111,16 +111,19 @@ class StepTuning(Chooser):
         await self.prepare()
         if self.trials.truth is not None:
             self.walk.error = self.request.error * (1 - _DEARER)
-            self._able(self.cheaper(list(self.candidates)))  # before anything is spent
+            self._able(
+                self.cheaper(list(self.candidates)), self.walk.error
+            )  # before anything is spent
         self.record.begin()
         await self.pilot()
         await self._against_truth()
         self.walk.entries, self.walk.units = self._entries(), self.sampled
         if self.walk.entries:
-            cheapest = min(self.walk.entries, key=lambda entry: entry.cost)
-            first = 0.0 if self.trials.truth is not None else self.expected(REFERENCE, self.sampled)
-            cost = first + self.expected(cheapest.name, min(self.sampled, cheapest.units))
-            self.admit(cost, (self.cost(REFERENCE) or 0.0) - cheapest.cost)
+            ask, least = next(self.walk.steps()), min(entry.cost for entry in self.walk.entries)
+            asked = () if self.trials.truth is not None else (ask.units, _TWICE)
+            cost = sum(self.expected(REFERENCE, units) for units in asked)
+            cost += self.expected(ask.name, ask.units)  # the first trial
+            self.admit(cost, (self.cost(REFERENCE) or 0.0) - least)
         await self._reference_twice()
         await self.walked()
         if self.below and not self.walk.chosen:
@@ -131,8 +134,12 @@ class StepTuning(Chooser):
         tried depends on the same rows.
         """
         names = [n for n in self.candidates if n not in self.walk.results and n not in self.refused]
-        if names:
-            before, error = self.walk, self.request.error * _DEARER
+        before, error = self.walk, self.request.error * _DEARER
+        try:
+            names = self._able(names, error)
+        except PlanError as few:
+            self.refused |= dict.fromkeys(names, str(few))
+        else:
             entries = self._as_entries(names)
             self.walk = replace(before, entries=entries, error=error, results=dict(before.results))
             await self.walked()
@@ -159,29 +166,27 @@ class StepTuning(Chooser):
         return self.trials.expected(name, family)
 
     def cheaper(self, names: Sequence[str]) -> list[str]:
-        """The candidates that cost clearly less than the reference, or an unknown amount."""
+        """The candidates that cost clearly less than the reference, or than the price, or an unknown
+        amount.
+        """
         reference, costs = self.cost(REFERENCE), {name: self.cost(name) for name in names}
         if reference is None:
             return list(names)
-        most = reference * (1 - LEAST)
+        most = self.request.per_1000 or reference * (1 - LEAST)
         costs = {name: cost for name, cost in costs.items() if name not in self.refused}
         return [name for name, cost in costs.items() if cost is None or cost < most]
 
     def _true_answers(self) -> float:
         """The units that can show a floor in the checked rows: by the truth, else as in the pilot."""
         trials, truth = self.trials, self.trials.truth
-        if not trials.measure.exists:
-            return float(self.sampled)
         if truth is not None:
             numbers = [unit[0] for unit in trials.units[: self.sampled]]
             wanted = truth.wanted(trials.arms.frozen.rows.take(pa.array(numbers, pa.int64())))
             return float(sum(own.total() for own in wanted.values()))
-        pilot = self.known[REFERENCE]
-        counts = trials.counted(REFERENCE, pilot, pilot)
-        return sum(true for _, _, true in counts) / len(pilot.checked) * self.sampled
+        return trials.true_answers(self.known[REFERENCE]) * self.sampled
 
-    def _able(self, names: Sequence[str]) -> list[str]:
-        """The candidates that the checked rows can show to have the floor.
+    def _able(self, names: Sequence[str], error: float) -> list[str]:
+        """The candidates that the checked rows can show to have the floor, if their tests share an error.
 
         Raises:
             PlanError: None of them; the message says how many rows would do.
@@ -193,31 +198,34 @@ class StepTuning(Chooser):
                     f"power: {_PAIRS}; {option('units', 'row')} takes them for independent"
                 ]
             return list(names)
-        tests, true = 2 * len(names), self._true_answers()
-        needed, rate = trials.measure.needed(floor, self.walk.error / tests), true / self.sampled
-        what = "true answers" if trials.measure.exists else "rows"
+        alpha = replace(self.walk, entries=self._as_entries(names), error=error).alpha
+        tests, true = round(error / alpha), self._true_answers()
+        needed, rate = trials.measure.needed(floor, alpha), true / self.sampled
+        what = "true answers" if trials.measure.exists or true < self.sampled else "rows"
         line = (
             f"power: {floor:g} is shown by {needed:,} {what} without an error ({tests} tests); "
             f"{plural(self.sampled, 'checked row')} have {'about ' * (trials.truth is None)}{true:,.0f}"
         )
         rows = {
-            name: math.ceil(needed / rate) * trials.rows_of_call(name) for name in names if rate
+            name: math.ceil(needed / rate) * trials.rows_of_unit(name) for name in names if rate
         }
         able = [name for name in rows if trials.most(name) * rate >= needed]
         if able:
-            self.before = [*(each for each in self.before if not each.startswith("power")), line]
-            few = f"; the input has {len(trials.units):,}"
+            first = error == self.walk.error  # also before the pilot
+            self.before = [b for b in self.before if not (first and b.startswith("power"))] + [line]
+            few = f" (or {option('units', 'row')})"
             self.refused |= {
                 name: f"it takes about {rows[name]:,} rows, as one of each call is checked{few}"
                 for name in names
                 if name not in able
             }
-            return able
+            return able if len(able) == len(names) else self._able(able, error)  # of other tests
         least = min(rows.values(), default=0)
         if not least:
-            hint = "give rows of which some have an answer"
+            seen = self.sampled if trials.truth else len(self.known[REFERENCE].numbers)
+            hint = f"give rows of which more have an answer: of {plural(seen, 'row')} none has one"
         elif least > len(trials.units):
-            apart = f", or {option('units', 'row')}" * (min(map(trials.rows_of_call, names)) > 1)
+            apart = f", or {option('units', 'row')}" * (min(map(trials.rows_of_unit, names)) > 1)
             hint = f"about {least:,} rows would do, and the input has {len(trials.units):,}{apart}"
         else:
             hint = f"check more rows: {option('sample', math.ceil(needed / rate))}"
@@ -228,6 +236,9 @@ class StepTuning(Chooser):
         candidates cost whose requests depend on answers.
         """
         await self._observe(REFERENCE, REFERENCE)
+        trials = self.trials
+        if trials.truth is None and trials.measure.bernoulli and not self._true_answers():
+            await self._reference(min(max(_TWICE, self.sampled // 10), trials.most(REFERENCE)))
         families: dict[str, list[str]] = {}
         for name in self.cheaper(list(self.candidates)):
             families.setdefault(self.candidates[name].family, []).append(name)
@@ -243,10 +254,8 @@ class StepTuning(Chooser):
         try:
             found = await self._answers(name, max(min(PILOT, len(trials.units)) // wide, 1))
             await trials.observed(name, family, found)
-        except BudgetReached:
-            raise
         except SemgraphError as error:
-            if name == REFERENCE:
+            if name == REFERENCE or isinstance(error, BudgetReached):
                 raise
             self._lose(name, str(error))
             self.known.pop(name, None)  # its cost is not known
@@ -261,18 +270,21 @@ class StepTuning(Chooser):
         names = [name for name in self.candidates if name not in self.refused]
         costs = {name: self.cost(name) or 0.0 for name in names}
         if limit is not None:
-            names = [name for name in names if costs[name] <= limit]
+            self.require_dearer()
+            names, costs[REFERENCE] = [REFERENCE, *names], reference or 0.0
+            names, self.walk.price = [name for name in names if costs[name] <= limit], limit
             if not names:
                 raise NothingToChoose(f"no candidate costs at most {dollars(limit)} for 1,000 rows")
         else:
-            names = self._able(self.cheaper(names))
+            names = self._able(self.cheaper(names), self.walk.error)
             least = min(costs.values(), default=reference or 0.0)
             sure, ends = not self.trials.measured, not self.below
             self.gained(reference or 0.0, least, "the cheapest candidate", sure=sure, ends=ends)
         return self._as_entries(names)
 
     def _as_entries(self, names: Sequence[str]) -> list[Entry]:
-        each = ((name, self.candidates[name]) for name in names)
+        same = Candidate(REFERENCE, family=REFERENCE)
+        each = ((name, self.candidates.get(name, same)) for name in names)
         return [
             Entry(name, self.cost(name) or 0.0, self.trials.most(name), of.family, of.risk)
             for name, of in each
@@ -280,7 +292,8 @@ class StepTuning(Chooser):
 
     def expected(self, name: str, units: int) -> float:
         """The expected cost of a trial."""
-        return (self.cost(name) or 0.0) * units * self.trials.rows_of_call(name) / 1000
+        rows = min(units, self.trials.most(name)) * self.trials.rows_of_call(name)
+        return (self.cost(name) or 0.0) * rows / 1000
 
     # The search
 
@@ -297,7 +310,8 @@ class StepTuning(Chooser):
         trials, floor = self.trials, self.request.floor
         if trials.truth is None or floor is None:
             return
-        found = await self._reference(min(_TWICE, self.sampled))
+        few = max(PILOT, self.sampled // 4)  # a small sample shall not be paid for twice
+        found = await self._reference(min(_TWICE, few, trials.most(REFERENCE)))
         units = trials.counted(REFERENCE, found, None)
         most = trials.measure.at_most(units, self.request.error)
         if most < floor:
@@ -308,7 +322,7 @@ class StepTuning(Chooser):
 
     async def _reference_twice(self) -> None:
         """Compare the reference with itself. Raises PlanError if it agrees less than the floor."""
-        trials, units = self.trials, min(_TWICE, self.sampled)
+        trials, units = self.trials, min(_TWICE, self.trials.most(REFERENCE))
         if trials.truth is not None:
             return
         first = await self._answers(REFERENCE, units)
@@ -336,6 +350,7 @@ class StepTuning(Chooser):
     def follow(self, pilot: StepTuning) -> None:
         """Take what a pilot over other rows has observed."""
         self.trials.seen, self.trials.measured = pilot.trials.seen, pilot.trials.measured
+        self.refused |= pilot.refused
 
     def ends(self) -> tuple[float, float]:
         """The cost of 1,000 rows by the reference, and by the cheapest candidate."""
@@ -353,7 +368,13 @@ class StepTuning(Chooser):
         for each in sorted(self.cheaper(list(self.candidates)), key=lambda n: self.cost(n) or 0.0):
             if (self.cost(each) or 0.0) >= least:
                 break
-            own = await self._answers(each, self.sampled)
+            try:
+                own = await self._answers(each, self.sampled)
+            except SemgraphError as error:
+                if ends(error):
+                    raise
+                self._lose(each, str(error))
+                continue
             units = self.trials.counted(each, own, reference)
             loss = Loss(
                 name, each, self.trials.of_thousand(own), self.walk.measure.f1(units), len(units)
@@ -388,22 +409,24 @@ class StepTuning(Chooser):
 
     def promised(self, best: Tried) -> tuple[str, Sequence[str]]:
         """What the test of a candidate promises, and what it assumes."""
-        trials, against = self.trials, "the truth" if self.trials.truth else ANSWERS
-        each = " of separate calls" if trials.unit == "call" else ""
+        trials = self.trials
+        rows, asked, over, assumed = trials.all, self.all, "rows like the input", list[str]()
+        if rows > asked:
+            over = "different questions like those of the rows"
+            assumed = [f"Rows that ask the same count once: {rows:,} rows ask {asked:,} questions."]
+        each = ", one of each call" if trials.unit == "call" else ""
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these "
-            f"{best.units:,} rows{each}: F1 of {self.node.step} against {against} is at least {rounded_down(best.at_least)} "
-            "over rows like the input they were drawn from, with this model, these prompts and this implementation."
+            f"{best.units:,} rows{each}: F1 of {self.node.step} against {self.against} is at least "
+            f"{rounded_down(best.at_least)} over {over} they were drawn from, with this model, these prompts and this "
+            "implementation."
         )
-        rows, asked = trials.all, len(trials.units)
-        once = [f"Rows that ask the same count once: {rows:,} rows ask {asked:,} questions."]
         if trials.unit == "call":
-            return promise, once * (rows > asked)
+            return promise, assumed
         seen = trials.clusters(best.name, self.known[best.name], self.known.get(REFERENCE))
         observed = f"; observed: {seen}" if seen else ""
         what = "pairs of one row or call" if isinstance(self.node, SemJoin) else "rows of one call"
-        assumed = f"It assumes that {what} fail independently{observed}."
-        return promise, (*once * (rows > asked), assumed)
+        return promise, (*assumed, f"It assumes that {what} fail independently{observed}.")
 
     async def compared(self, name: str) -> Comparison | None:
         """The reference and a candidate over the rows that both have answered."""

@@ -22,7 +22,7 @@ from semgraph.compare.truth import EACH, names_of, whole_rows
 from semgraph.errors import PlanError
 from semgraph.execution.record import INPUT_ROW
 from semgraph.expr.functions import canonical_json
-from semgraph.formats import dollars
+from semgraph.formats import dollars, plural
 from semgraph.llm.base import LLM, Usage
 from semgraph.llm.stack import bound
 from semgraph.logical.plan import LogicalPlan
@@ -127,7 +127,6 @@ class StepTrials:
         for number, row in enumerate(rows.to_pylist()):
             key = canonical_json(plain([at(row, path) for path in paths]))
             units.setdefault(key, []).append(number)
-
         for key in in_order(units, self.seed):
             yield tuple(units[key]) if isinstance(node, SemAgg) else (units[key][0],)
 
@@ -200,9 +199,16 @@ class StepTrials:
             return 1
         return max(math.ceil(len(self.units[:_ESTIMATED]) / calls), 1)
 
+    def rows_of_unit(self, name: str) -> int:
+        """The rows that it takes to check one of a candidate, which shares no call with another checked
+        one: also none of the reference, if its answers stand for the truth.
+        """
+        names = (name,) if self.truth is not None else (name, REFERENCE)
+        return max(map(self.rows_of_call, names))
+
     def most(self, name: str) -> int:
         """The units of a candidate that can be checked: with units of calls, one in each."""
-        return min(self.sample, len(self.units) // self.rows_of_call(name))
+        return min(self.sample, len(self.units) // self.rows_of_unit(name))
 
     # Trials
 
@@ -231,12 +237,16 @@ class StepTrials:
         counts = self._by_number(name, own, reference, checked)
         return [count for number in checked for count in counts.get(number) or [(0, 0, 0)]]
 
+    def true_answers(self, reference: StepTrial) -> float:
+        """The true answers of a row, on average, by all answers of the reference."""
+        counts = self._by_reference(REFERENCE, reference, reference, reference.numbers)
+        return sum(c[2] for own in counts.values() for c in own) / max(len(reference.numbers), 1)
+
     def _by_number(
         self, name: str, own: StepTrial, reference: StepTrial | None, checked: Sequence[int]
     ) -> Mapping[int, Sequence[Counts]]:
-        if self.truth is not None:
-            return self._by_truth(own, checked)
-        return self._by_reference(name, own, reference or own, checked)
+        by_reference = partial(self._by_reference, name, own, reference or own)
+        return by_reference(checked) if self.truth is None else self._by_truth(own, checked)
 
     @staticmethod
     def _apart(own: StepTrial) -> list[int]:
@@ -353,9 +363,7 @@ class StepTrials:
             number, found = number + 1, found + more
             if found >= 0.8 * errors.total():
                 break
-        return (
-            f"{number} of {len(rows)} calls hold {100 * found / errors.total():.0f} % of the errors"
-        )
+        return f"{number} of {len(rows)} calls hold {found} of {plural(errors.total(), 'error')}"
 
 
 def drawn(
@@ -364,11 +372,8 @@ def drawn(
     """The input that units are drawn from, and the numbers of the rows of each unit in the order of the
     draw: whole groups of the windowed input, else rows of the longest one. Raises PlanError.
     """
-    name = (
-        plan.windows.input
-        if plan.windows
-        else max(inputs, key=lambda n: inputs[n].num_rows, default="")
-    )
+    longest = max(inputs, key=lambda n: inputs[n].num_rows, default="")
+    name = plan.windows.input if plan.windows else longest
     if not name or not inputs[name].num_rows:
         raise PlanError(
             f"plan {plan.name} has no rows to draw from", hint="give its inputs, with rows"
@@ -377,8 +382,8 @@ def drawn(
     for number, row in enumerate(inputs[name].to_pylist()):
         key = row[plan.windows.partition] if plan.windows else plain(row)
         units.setdefault(canonical_json(key), []).append(number)
-
-    return name, [tuple(units[key]) for key in in_order(units, seed)]
+    found = (units[key] for key in in_order(units, seed))
+    return name, [tuple(own) if plan.windows else (own[0],) for own in found]
 
 
 def in_order(keys: Iterable[str], seed: int) -> list[str]:

@@ -195,6 +195,7 @@ class Tuned:
 
     preset: str | None = None
     file: Path | None = None
+    plan: str = ""  # its name, or its file if that has another one
     choice: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -206,12 +207,13 @@ class Tuned:
         data = read_file(path).data
         name = str(data.get("plan") if isinstance(data, Mapping) else path.stem)
         beside = [at / f"{name}.{TUNED}.yaml" for at in (folder / "plans", path.parent)]
-        file = _found(name, beside if preset == TUNED else [folder / preset])
+        typed = name if Path(plan).stem == name else shown(Path(plan))
+        file = _found(name, typed, beside if preset == TUNED else [folder / preset])
         choice = read(file)
         if choice["plan"] != name:
             what = f"{shown(file)} is a choice for the plan {choice['plan']}, not for {name}"
             raise PlanError(what, hint=f"semgraph tune {plan}")
-        return cls(choice.get("preset"), file, choice)
+        return cls(choice.get("preset"), file, typed, choice)
 
     def of(self, key: str) -> Any:
         """What the choice has under a key; empty without."""
@@ -224,7 +226,7 @@ class Tuned:
             yield
         except PlanError as error:
             if self.file is not None:
-                error.add_note(f"{shown(self.file)} is in use: semgraph tune {self.choice['plan']}")
+                error.add_note(f"{shown(self.file)} is in use: semgraph tune {self.plan}")
             raise
 
     def on(
@@ -243,15 +245,15 @@ class Tuned:
             return plan
         what = f"{shown(self.file)} is stale: "
         reasons = stale(self.choice, plan, name_of, operators, own)
-        problem = Problem(what + "; ".join(reasons), hint=f"semgraph tune {plan.name}")
+        problem = Problem(what + "; ".join(reasons), hint=f"semgraph tune {self.plan}")
         if strict and reasons:
             raise PlanError(problem)
         return rewritten(plan, self.of("allow"), self.of("order"), (problem,) if reasons else ())
 
 
-def _found(name: str, places: Sequence[Path]) -> Path:
+def _found(name: str, plan: str, places: Sequence[Path]) -> Path:
     found = next((path for path in places if path.is_file()), None)
     if found is None:
         there = f"looked for {' and '.join(dict.fromkeys(map(shown, places)))}"
-        raise PlanError(f"plan {name} is not tuned", there=there, hint=f"semgraph tune {name}")
+        raise PlanError(f"plan {name} is not tuned", there=there, hint=f"semgraph tune {plan}")
     return found

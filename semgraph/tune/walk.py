@@ -95,6 +95,22 @@ class Measure:
         """
         return math.ceil(math.log(alpha) / math.log(self.share(floor))) if 0 < floor < 1 else 1
 
+    def room(self, floor: float, units: int, alpha: float) -> float:
+        """The loss that so many units may have, as measured, and still show a floor; at least 0.
+
+        >>> round(Measure(exists=True).room(0.9, 200, 0.01), 3)
+        0.061
+        """
+        right: Counts = (1, 1, 1)
+        wrong: Counts = (0, 1, 0) if self.exists else (0, 1, 1)
+        lost = 0.0
+        for errors in range(units):
+            counts = [right] * (units - errors) + [wrong] * errors
+            if (self.at_least(counts, alpha) or 0.0) < floor:
+                break
+            lost = 1 - (self.f1(counts) or 0.0)
+        return lost
+
     def f1(self, units: Sequence[Counts]) -> float | None:
         """The measured F1; None without answers and true answers."""
         hits, own, true = (sum(each[i] for each in units) for i in range(3))
@@ -117,7 +133,8 @@ class Measure:
         """The exact upper bound of F1, likewise: counts as bad as these have the probability `alpha`."""
         right, wrong = self._sides(units)
         most = 1 - share_at_least(wrong, right + wrong, alpha)
-        return 2 * most / (1 + most) if self.exists else most
+        other = all(own and true for _, own, true in units if own or true)  # no answer is missing
+        return most if other and not self.exists else 2 * most / (1 + most)
 
     @staticmethod
     def _sides(units: Sequence[Counts]) -> tuple[int, int]:
@@ -137,6 +154,7 @@ class Walk:
         floor: The least F1.
         error: The greatest probability of a choice below the floor.
         units: The units of a whole test.
+        price: The highest cost, where there is no floor.
         results: What is known of each candidate so far, in the order of trial.
         chosen: The name of the chosen candidate; "": none.
     """
@@ -146,18 +164,22 @@ class Walk:
     floor: float | None
     error: float
     units: int
+    price: float = math.inf
     results: dict[str, Shown] = field(default_factory=dict)
     chosen: str = ""
     _costs: dict[str, float] = field(default_factory=dict)  # as known
 
     @property
     def found(self) -> str:
-        """The name of the cheapest candidate whose measured F1 is at least the floor; "": none."""
+        """The name of the cheapest candidate whose measured F1 is at least the floor, or without a floor of
+        the one with the greatest; "": none.
+        """
         cost = {entry.name: entry.cost for entry in self.entries} | self._costs
-        good = (
-            n for n, r in self.results.items() if r.f1 is not None and r.f1 >= (self.floor or 0.0)
-        )
-        return min(good, key=lambda name: cost[name], default="")
+        f1 = {n: r.f1 for n, r in self.results.items() if r.f1 and r.f1 >= (self.floor or 0.0)}
+        if self.floor is None:
+            good = (name for name in f1 if cost[name] <= self.price)
+            return max(good, key=lambda name: (f1[name], -cost[name]), default="")
+        return min(f1, key=lambda name: cost[name], default="")
 
     @property
     def by_family(self) -> bool:
@@ -213,8 +235,11 @@ class Walk:
         best = 0.0
         for entry in sorted(self.entries, key=lambda e: e.cost):
             found = yield Ask(entry.name, min(self.units, entry.units))
+            self._costs[entry.name] = entry.cost if found.cost is None else found.cost
             shown = self._shown(entry.name, found)
-            if shown.at_least is not None and shown.at_least > best:
+            if self._costs[entry.name] > self.price:
+                self.results[entry.name] = replace(shown, why="it costs more, as measured")
+            elif shown.at_least is not None and shown.at_least > best:
                 self.chosen, best = entry.name, shown.at_least
         if self.chosen:
             self.results[self.chosen] = replace(self.results[self.chosen], verdict="shown")

@@ -25,7 +25,7 @@ from semgraph.meter import Meter
 
 
 def test_these_benchmarks_exist() -> None:
-    assert names() == ["engine", "ingest", "memories", "operators", "quality", "search"]
+    assert names() == ["engine", "ingest", "memories", "operators", "quality", "search", "tune"]
 
 
 @pytest.mark.parametrize("name", names())

@@ -157,7 +157,7 @@ async def test_rows_as_units_say_what_they_assume_and_what_was_seen(session, jud
         "It assumes that rows of one call fail independently; observed: 4 of 4 calls"
         in by_row.guarantee
     )
-    assert "rows of separate calls" in by_call.promise
+    assert "rows, one of each call" in by_call.promise
     assert "assumes" not in by_call.guarantee
 
 

@@ -54,7 +54,7 @@ def table(made: Tuning, width: int = 120) -> dict[str, list[str]]:
     """The cells of the table, by the name of the candidate."""
     plain = [line.plain for line in shown(made, width)]
     first = next(i for i, line in enumerate(plain) if line.startswith("candidate "))
-    rows = plain[first : first + 1 + 1 + len(made.tried)]
+    rows = plain[first : next(i for i in range(first, len(plain)) if "  " not in plain[i])]
     return {cells[0]: cells[1:] for cells in (re.split(r"\s{2,}", row) for row in rows)}
 
 
@@ -72,7 +72,7 @@ class TestInATerminal:
         first, then, nots, *_ = [line.plain for line in shown(tuning(), 999)]
         assert first == (
             f"Chosen for complaints: {CHOSEN}, the cheapest shown to have an F1 of at least 0.93. "
-            "1,000 rows cost $0.044, by the reference, the plan as it is, $0.332."
+            "1,000 rows cost $0.044, and $0.332 with the reference, the plan as it is."
         )
         assert then == f"Promised: {PROMISE}"
         assert nots == CAVEATS[0]
@@ -80,8 +80,7 @@ class TestInATerminal:
     def test_the_highest_bound_at_a_price_is_called_so(self) -> None:
         first = text(tuning(floor=None, per_1000=0.05))
         assert (
-            "shown to have an F1 of at least .936, the most of all that cost at most $0.050"
-            in first
+            "shown to have an F1 of at least 0.936, the most within $0.050 for 1,000 rows" in first
         )
         assert "cheapest shown" not in first
 
@@ -97,9 +96,10 @@ class TestInATerminal:
         head, *rows = table(tuning()).items()
         assert head == (
             "candidate",
-            ["$ / 1,000 rows", "F1", "at least", "checked rows", "alpha", "verdict"],
+            ["$ / 1,000 rows", "F1", "at least", "checked", "alpha", "verdict"],
         )
-        assert [name for name, _ in rows] == ["reference", *(each.name for each in TRIED)]
+        tried = [each.name for each in TRIED if each.verdict in ("hopeless", "not shown", "shown")]
+        assert [name for name, _ in rows] == ["reference", *tried]
         assert rows[0][1] == ["0.332", ".981", ".962", "400", "–", "reference"]
         assert dict(rows)[CHOSEN] == ["0.044", ".965", ".936", "400", "0.0071", "chosen, shown"]
         assert dict(rows)[TRIED[0].name][-1] == "hopeless after 134"
@@ -109,15 +109,32 @@ class TestInATerminal:
         own = replace(TRIED[3], at_least=0.94999)
         assert table(tuning(tried=(own,)))[CHOSEN][2] == ".949"
 
-    def test_reasons_stand_in_the_table_or_below_it(self) -> None:
-        wide, narrow = shown(tuning(), 200), text(tuning(), 80)
-        row = next(line.plain for line in wide if line.plain.startswith("good=per_row"))
-        assert row.endswith("not tried: a cheaper one is shown")
+    def test_candidates_without_figures_stand_below_the_table_with_the_reason(self) -> None:
+        report = [line.plain for line in shown(tuning(), 200)]
         assert (
-            "not tried, a cheaper one is shown: good=per_row @ small · good=packed(rows=10)"
-            in narrow
+            "not tried, a cheaper one is shown: good=per_row @ small $0.066 · good=packed(rows=10) $0.151"
+            in report
         )
-        assert "failed, the model refused 3 answers: good=packed(rows=20) @ small" in narrow
+        assert "failed: good=packed(rows=20) @ small: the model refused 3 answers" in report
+
+    def test_without_a_floor_nothing_is_judged(self) -> None:
+        verdicts = {own[-1] for own in table(tuning(floor=None, per_1000=0.05)).values()}
+        assert verdicts == {
+            "verdict",
+            "reference",
+            "hopeless after 134",
+            "measured",
+            "chosen, measured",
+        }
+
+    def test_facts_of_a_graph_are_not_counted_as_groups(self) -> None:
+        assert table(found(unit="group"))["candidate"] == [
+            "$ / 1,000 rows",
+            "F1",
+            "at least",
+            "alpha",
+            "verdict",
+        ]
 
     @every_one
     def test_cost_f1_bound_and_verdict_are_never_dropped(self, made: Callable[..., Tuning]) -> None:
@@ -155,7 +172,7 @@ class TestInATerminal:
 
     def test_the_first_disagreements_and_the_command_for_their_prompts(self) -> None:
         report = [line.plain for line in shown(tuning())]
-        first = report.index(f"{CHOSEN} and the reference disagree: 12 rows")
+        first = report.index("chosen and reference disagree: 12 rows")
         assert report[first + 2].split() == ["0", '["yes"]', "[]"]
         assert report[first + 12 : first + 14] == [
             "  … 2 more rows",
@@ -192,7 +209,8 @@ class TestInATerminal:
             "Nothing is chosen for complaints, which stays as it is: one world is one unit"
         )
         assert (
-            f"Found, not shown: {CHOSEN}: a measured F1 of .965, 1,000 rows cost $0.044." in report
+            f"Found, not shown: {CHOSEN}: a measured F1 of 0.965 (at least 0.936): more checked rows may show it. "
+            "1,000 rows cost $0.044." in report
         )
         assert "Nothing is promised." in report
         assert table(found())[CHOSEN][-1] == "found, not shown"
@@ -212,7 +230,7 @@ class TestInATerminal:
             "! stopped: before good=packed(rows=5) @ small, about $0.087, would pass max_usd 0.3"
             in report
         )
-        assert table(stopped())[CHOSEN][-1] == "not tried: the limit was reached"
+        assert f"not tried, the limit was reached: {CHOSEN} $0.044" in report
 
     def test_control_characters_are_escaped(self) -> None:
         assert "\x1b" not in text(tuning(promise="red \x1b[31mfox"))

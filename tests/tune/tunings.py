@@ -32,7 +32,7 @@ TRIED = (
     Tried("good=tree", {"good": "tree"}, "refused", "a tree answers no filter that keeps more than one row of a group", None),
 )  # fmt: skip
 PROMISE = (
-    "With a probability of at least 95 % over the draw of these 400 rows of separate calls: F1 of good against the truth "
+    "With a probability of at least 95 % over the draw of these 400 rows, one of each call: F1 of good against the truth "
     "is at least 0.936 over rows like the input they were drawn from, with this model, these prompts and this implementation."
 )
 _NOT = "Not promised: other data, a changed model behind the same name, other trials of a model that answers differently"

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import pyarrow as pa
 
-from semgraph.errors import EngineError, ModelUnavailable, RowError
+from semgraph.errors import EngineError, ModelLacks, RowError
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, object_schema, python_values
 from semgraph.llm.base import Limits, Message, Reply, Request
@@ -497,13 +497,13 @@ class PromptBuilder(ABC):
         return replace(header, schema={}, words=words.words, examples=words.examples)
 
     def accept_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
-        """Read a one-word reply. Raises ModelUnavailable if log-probabilities are needed, and the
+        """Read a one-word reply. Raises ModelLacks if log-probabilities are needed, and the
         endpoint returns none.
         """
         if self.needs_logprobs and not getattr(reply, "logprobs", ()):
             refused = isinstance(reply, RowError) and "logprob" in str(reply).lower()
             if refused or not isinstance(reply, RowError):
-                raise ModelUnavailable(self.ctx.without_logprobs())
+                raise ModelLacks(self.ctx.without_logprobs())
 
         def read(_: str) -> dict[str, Any]:
             return read_word(self.node, words, cast("Reply", reply), self.ctx.limits.yes_from)

@@ -1,0 +1,1 @@
+"""Searches for the cheapest configuration that is shown to be good enough."""
