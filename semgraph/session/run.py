@@ -41,6 +41,7 @@ from semgraph.execution.result import (
     Result,
     ResultSource,
     exit_code,
+    keep_sources,
     result_rows,
 )
 from semgraph.execution.runtime import (
@@ -662,6 +663,11 @@ class PlanRun:
             return
         self.recorder.flush()
         record_metrics(self.recorder.record, self.meter)
+        keep_sources(
+            self.recorder.record,
+            self.request.places_of(sorted(outcome.uncommitted_rows)),
+            self._earlier(outcome),
+        )
         members = len(outcome.input_rows.keys) if outcome.input_rows else 0
         written = outcome.written if self.request.kind == RAN else {}
         self._describe(
