@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
 from semgraph.formats import plural
 
@@ -40,6 +40,12 @@ class StepMetrics:
     embeddings: int = 0
     unusable: int = 0
     refused: int = 0
+
+    @classmethod
+    def of(cls, counters: Mapping[str, Any]) -> Self:
+        """The counters of a record, of whichever version."""
+        known = {field.name for field in fields(StepMetrics)}
+        return cls(**{name: value for name, value in counters.items() if name in known})
 
     def __repr__(self) -> str:
         """The counters that are not zero.
@@ -154,6 +160,18 @@ class Meter:
     replayed: StepMetrics = field(default_factory=StepMetrics)
     counted: CountedNotes = field(default_factory=CountedNotes)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, metrics: Mapping[str, Any]) -> Self:
+        """The counters of a record, as `as_dict` has them."""
+        steps, operators, counts = (
+            metrics.get(name) or {} for name in ("steps", "operators", "counts")
+        )
+        return cls(
+            {name: StepMetrics.of(own) for name, own in steps.items()},
+            {n: dict(enumerate(map(OperatorMetrics.of, own))) for n, own in operators.items()},
+            counts=counts,
+        )
 
     def step(self, name: str) -> StepMetrics:
         """The counters of a step, created on first use."""

@@ -192,7 +192,7 @@ SETTINGS: Mapping[str, SettingSpec] = {
         "SEMGRAPH_LLM",
         Flag(
             "--llm MODEL",
-            "local, recorded, PROVIDER:NAME (openai, anthropic, …), openai:NAME@URL; ?batch=true for half the price.",
+            "local, recorded, dummy (made up), PROVIDER:NAME, openai:NAME@URL; ?batch=true for half the price.",
         ),
     ),
     "models": SettingSpec(
@@ -206,7 +206,7 @@ SETTINGS: Mapping[str, SettingSpec] = {
         str,
         None,
         "SEMGRAPH_EMBEDDER",
-        Flag("--embedder MODEL", "local, recorded, PROVIDER:NAME, openai:NAME@URL."),
+        Flag("--embedder MODEL", "local, recorded, dummy, PROVIDER:NAME, openai:NAME@URL."),
     ),
     "store": SettingSpec(
         str,

@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from semgraph.errors import PlanError, Problem, among, did_you_mean
 from semgraph.execution import record
-from semgraph.formats import plain_line, shortened
+from semgraph.formats import plain_line, plural, shortened
 
 if TYPE_CHECKING:
     from semgraph.llm.journal import Exchange
@@ -235,34 +236,38 @@ def explain(run: record.Run, what: str, lookup: Lookup = lambda _call: None) -> 
     return Chain(run.name, what, tuple(tracer.back(step, row)), tuple(others))
 
 
-def origin_of(
-    chain: Chain, run: record.Run, runs: Sequence[record.Run]
-) -> tuple[record.Run, str] | None:
-    """The run that wrote a row which another run read from the store, and the row's key; None if no
-    record has it.
+def written_by(runs: Iterable[record.Run], what: str) -> Chain:
+    """Trace a row back in the latest run that wrote it with answers of a model. Without such a run,
+    in the latest one that asked about it and writes nothing, else in the latest that has it. Answers
+    are without their calls.
 
-    Args:
-        chain: The chain of the row.
-        run: The run that read it.
-        runs: All records, the latest first.
+    Raises PlanError if no run has such a row, or the text is ambiguous where it is.
     """
-    values = (value for link in chain.links[:1] for value in link.row.values())
-    keys = [value for value in values if isinstance(value, str) and UUID.fullmatch(value)]
-    for other in runs:
-        tracer = Tracer(other, lambda _call: None)
-        if other.facts.get("kind") == record.COMPARED:  # nothing of it was written
+    kinds, found, problems = {record.RAN, record.REFRESHED}, [], []
+    own = [run for run in runs if run.facts.get("kind", record.RAN) in kinds]
+    for run in sorted(own, key=lambda run: not run.facts.get("written")):  # the latest stay first
+        try:
+            chain = explain(run, what)
+        except PlanError as error:
+            problems.append(error)
             continue
-        if other.name == run.name or not other.asked or not tracer.has_lineage:
-            continue
-        for key in keys:
-            own = [
-                (step, row)
-                for step, row in tracer.find(key)
-                if row.get(str(other.facts.get("key"))) == key
-            ]
-            if own and any(link.asked for link in tracer.back(*own[0])):
-                return other, key
-    return None
+        asked = any(link.asked for link in chain.links)
+        if asked and (not run.facts.get("written") or _wrote(run, chain.links[0].row, what)):
+            return chain
+        found.append((asked, chain))
+    if found:
+        return max(found, key=itemgetter(0))[1]
+    there, hint = f"{plural(len(own), 'run')} recorded", "list them: semgraph runs list"
+    nowhere = PlanError(f'no row of any recorded run holds "{what}"', there=there, hint=hint)
+    raise next((error for error in problems if len(error.problems) > 1), nowhere)  # ambiguous
+
+
+def _wrote(run: record.Run, row: Row, what: str) -> bool:
+    """Whether a run merged this row, or one that has the text, into the graph."""
+    key = row.get(str(run.facts.get("key")))
+    labels = record.recorded_steps(run.folder, record.WRITTEN)
+    written = (record.read_rows(run.folder, record.WRITTEN, label) for label in labels)
+    return any(holds(rows, str(key or what)) for rows in written)
 
 
 @dataclass

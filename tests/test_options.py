@@ -7,11 +7,14 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import griffe
+
 from semgraph import Session
 from semgraph.cli import compare, diff, plans, refresh, run, serve, tune
 from semgraph.options import ARGUMENTS, SETTINGS, Flag, RefreshOptions, RunLimits, RunOptions
 
-PAGE = (Path(__file__).parents[1] / "docs" / "settings.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
 COMMANDS = {
     each.__name__
     for each in (run.run, run.explain, refresh, diff, compare, tune, plans.check_operators, serve)
@@ -31,9 +34,19 @@ def test_every_option_of_a_refresh_is_an_argument_with_the_same_default() -> Non
 
 
 def test_a_call_that_waits_has_the_arguments_of_the_one_that_does_not() -> None:
-    for name in ("run", "refresh", "compare"):
+    site = griffe.load(
+        "semgraph.session.session",
+        search_paths=[ROOT],
+        extensions=griffe.load_extensions(ROOT / "tools" / "doctests.py"),
+    )
+    for name in ("run", "refresh", "compare", "tune"):
         waits, awaited = getattr(Session, name), getattr(Session, f"a{name}")
         assert inspect.signature(waits) == inspect.signature(awaited)
+        described, whole = inspect.getdoc(waits), inspect.getdoc(awaited)
+        assert described != whole
+        assert described.endswith(whole[whole.index("Args:") :])
+        listed = [each.name for each in site["Session"][name].parameters]
+        assert listed == list(inspect.signature(awaited).parameters)
 
 
 def test_every_setting_with_a_flag_is_an_argument_of_a_session() -> None:

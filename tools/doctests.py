@@ -1,12 +1,15 @@
-"""An extension of Griffe, which reads docstrings for the site: doctests become code blocks."""
+"""An extension of Griffe, which reads docstrings for the site: doctests become code blocks, and a
+method that takes the arguments of another one has its signature.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from griffe import Extension, Object
+from griffe import Extension, Function, Object
 
+_TAKES = re.compile(r"_takes_arguments_of\((\w+)\)")
 _DOCTEST = re.compile(r"^>>> .*(?:\n(?!$).*)*", re.MULTILINE)
 
 
@@ -17,3 +20,7 @@ class Doctests(Extension):
         """Handle a module, class, function or attribute."""
         if obj.docstring is not None:
             obj.docstring.value = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
+        for decorator in obj.decorators if isinstance(obj, Function) else ():
+            of = _TAKES.fullmatch(str(decorator.value))
+            if of and obj.parent is not None:
+                obj.parameters = obj.parent.members[of[1]].parameters

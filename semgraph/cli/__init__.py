@@ -100,6 +100,7 @@ for command in (
     records.why,
     records.export,
     serve,
+    machine.cypher,
     machine.doctor,
 ):
     app.command()(command)

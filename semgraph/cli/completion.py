@@ -97,6 +97,7 @@ BY_VALUE: dict[str, Callable[..., list[str]]] = {  # by the word for an argument
     "PLAN": plans,
     "RUN": runs,
     "RUN|COMPARISON": runs,
+    "RUN|WHAT": runs,
     "PARAM=VALUE": params,
     "STEP": steps,
     "STEP=IMPLEMENTATION": uses,

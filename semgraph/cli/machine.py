@@ -1,4 +1,4 @@
-"""`semgraph doctor`, `semgraph model`, `semgraph neo4j`: the state of this machine."""
+"""`semgraph doctor`, `model`, `neo4j`, `cypher`: the state of this machine, and its server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semgraph.cli import completion
-from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag
+from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag, parameters
 
 if TYPE_CHECKING:
     from semgraph.stores.neo4j.local.server import LocalServer, StartProgress
@@ -196,3 +196,21 @@ def _show(options: CommonOptions, server: LocalServer, state: str, folder: str |
         if server.running
         else f"start it: semgraph neo4j start{own}"
     )
+
+
+@everywhere
+def cypher(
+    options: CommonOptions,
+    statement: Annotated[str, argument("STATEMENT", "In quotes: 'MATCH (n) RETURN n LIMIT 5'.")],
+    set: Annotated[list[str] | None, flag("--set NAME=VALUE", "A parameter: $NAME.")] = None,  # noqa: A002 - the option's name
+    write: Annotated[bool, flag("--write", "It may write; else it only reads.")] = False,
+) -> None:
+    """Run a Cypher statement in a Neo4j store and print its rows. It sees all groups."""
+    from semgraph.formats import plural
+    from semgraph.render.tables import Column, cell, styled
+
+    with options.session() as session:
+        rows = options.wait(session.acypher(statement, parameters(set), write=write))
+    columns = [Column(name, [cell(row[name]) for row in rows]) for name in (rows or [{}])[0]]
+    options.result(rows, styled(columns, options.out.width, indent=0) if columns else ())
+    options.talk(plural(len(rows), "row"))

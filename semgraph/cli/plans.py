@@ -12,7 +12,7 @@ import typer
 from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag
 
 app = Commands(
-    help="Plans: list, show, check, copy; the schema of their language.", no_args_is_help=True
+    help="Plans: list, show, check, copy, new; the schema of their language.", no_args_is_help=True
 )
 operators = Commands(help="Operators and their implementations.", no_args_is_help=True)
 functions = Commands(help="Functions that expressions call.", no_args_is_help=True)
@@ -121,6 +121,17 @@ def copy(
         options.talk(
             f"nothing to copy: all that {plan} needs is in {folder} already, as it is here"
         )
+
+
+@app.command()
+@everywhere
+def new(options: CommonOptions, name: Annotated[str, argument("", "Its name.")]) -> None:
+    """Write ./plans/NAME.yaml, a commented plan that runs as it is. Overwrites nothing."""
+    from semgraph.frontend.plan_files import created
+
+    options.show(str(created(name)))
+    options.talk(f"try it:     semgraph run {name} --llm dummy   (made-up answers, free)")
+    options.talk(f"look at it: semgraph explain {name}")
 
 
 @app.command()

@@ -67,15 +67,22 @@ def rm(
 @everywhere
 def why(
     options: CommonOptions,
-    run: Reference,
-    what: Annotated[str, argument("WHAT", "A key, a text or its beginning; or STEP:column=value.")],
+    run: Annotated[str, argument("RUN|WHAT", "A run; or WHAT, alone.")],
+    what: Annotated[
+        str | None, argument("WHAT", "A key, a text or its beginning; or STEP:column=value.")
+    ] = None,
     messages: Annotated[bool, flag("--messages", "Print the exact requests and answers.")] = False,
 ) -> None:
-    """Explain a result: back from the row to the answers, the exact prompts and the source rows."""
+    """Explain a result: back from the row to the answers, the exact prompts and the source rows. Without
+    RUN, of the latest run that wrote it.
+    """
     from semgraph.execution.record import COMPARED, all_runs, exchanges, find_run
-    from semgraph.provenance import explain, origin_of
+    from semgraph.provenance import explain, written_by
     from semgraph.render.why import described, lines
 
+    if what is None:
+        what, run = run, written_by(all_runs(), run).run
+        options.talk(f"run {run}: semgraph runs show {run}")
     record = find_run(run, asking=True)
     with exchanges(record) as lookup:
         chain = explain(record, what, lookup)
@@ -83,13 +90,16 @@ def why(
         options.dump(described(chain))
         return
     options.show(*lines(chain, options.out.width, messages=messages, every=bool(options.verbose)))
-    if record.facts.get("kind") == COMPARED:
-        options.talk(f"run {record.name} compared a graph: nothing of it was written")
+    key = chain.links[0].row.get(str(record.facts.get("key")))
     if any(link.asked for link in chain.links):
         if not messages:
             options.talk("the exact requests and answers: --messages")
-    elif (origin := origin_of(chain, record, all_runs())) is not None:
-        options.talk(f"run {origin[0].name} wrote it: semgraph why {origin[0].name} {origin[1]}")
+    elif key and record.facts.get("kind") != COMPARED:
+        origin = written_by(all_runs(), key)
+        if origin.run != record.name and any(link.asked for link in origin.links):
+            options.talk(f"run {origin.run} wrote it: semgraph why {origin.run} {key}")
+    if record.facts.get("kind") == COMPARED:
+        options.talk(f"run {record.name} compared a graph: nothing of it was written")
 
 
 @everywhere

@@ -22,7 +22,7 @@ from semgraph.errors import PlanError, among
 from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find_run, write_table
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
-from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
+from semgraph.provenance import AskedItem, Row, as_text, asked_item, at, parsed
 from semgraph.scores import Tally, holm, pooled, score
 from semgraph.semantic.answers import free_name
 
@@ -391,9 +391,10 @@ class Comparison(display.Displayed):
     def disagreements(self, one: str, other: str, trial: int = 1) -> pa.Table:
         """The rows on which two variants differ, with both answers and, if known, the true one.
 
-        The columns are those that identify the row, then `one`, `other` and `truth` with the
-        answers as lists; `truth` is NULL for rows that the truth lacks. If a variant has the name
-        of another of these columns, an underscore is appended to it.
+        The columns are those that identify the row, if these hold only ids also those that the
+        prompt reads, then `one`, `other` and `truth` with the answers as lists; `truth` is NULL for
+        rows that the truth lacks. If a variant has the name of another of these columns, an
+        underscore is appended to it.
 
         Raises:
             PlanError: The variant or trial does not exist, or whole plans were compared.
@@ -401,8 +402,10 @@ class Comparison(display.Displayed):
         if self.rows is None:
             what = "whole plans were compared, which have no rows in common"
             raise PlanError(what, hint="compare a step of the plan: step=...")
-        own = free_name(one, [*self.key, "truth"])
-        others = free_name(other, [*self.key, "truth", own])
+        texts = _texts(self)
+        names = list(dict.fromkeys([*self.key, *next(iter(texts.values()), ())]))
+        own = free_name(one, [*names, "truth"])
+        others = free_name(other, [*names, "truth", own])
         ours, theirs = (
             trial_answers(
                 trial_of(self[name], trial), self.key, self.compare, _with_keys(self), name
@@ -418,14 +421,13 @@ class Comparison(display.Displayed):
                 continue
             key = dict(zip(self.key, unit, strict=True)) if isinstance(unit, tuple) else {}
             row: dict[str, Any] = {name: _text(value) for name, value in key.items()}
+            row |= texts.get(unit, {})
             row |= {own: _listed(mine, self), others: _listed(yours, self)}
             if true is not None and (self.closed or unit in true):
                 row["truth"] = _listed(true.get(unit, none), self)
             different.append(row)
         answers = (own, others) if true is None else (own, others, "truth")
-        schema = dict.fromkeys(self.key, pa.string()) | dict.fromkeys(
-            answers, pa.list_(pa.string())
-        )
+        schema = dict.fromkeys(names, pa.string()) | dict.fromkeys(answers, pa.list_(pa.string()))
         return pa.Table.from_pylist(different, schema=pa.schema(schema))
 
     def diff(self, name: str) -> Diff:
@@ -559,6 +561,22 @@ def _with_keys(comparison: Comparison) -> pa.Table | None:
         path.split(".")[0] in rows.column_names for path in comparison.key
     )
     return rows if named else None
+
+
+def _texts(comparison: Comparison) -> Mapping[Hashable, dict[str, str | None]]:
+    """What the prompt reads of each frozen row, by its key; empty if keys are texts themselves."""
+    rows = _with_keys(comparison)
+    tables = [t.answers for arm in comparison for t in arm.trials if t.answers]
+    if rows is None or not tables:
+        return {}
+    read = parsed(tables[0].column("left")[0].as_py())
+    columns = {*rows.column_names} - {*comparison.key, "truth"}
+    names = [name for name in read if name in columns]
+    texts = ({k: _text(v) for k, v in row.items()} for row in rows.select(names).to_pylist())
+    keys = names_of(rows, comparison.key)
+    if any(" " in str(value) for key in keys if isinstance(key, tuple) for value in key):
+        return {}
+    return dict(zip(keys, texts, strict=True))
 
 
 def _listed(answers: Counter[Hashable], comparison: Comparison) -> list[str]:

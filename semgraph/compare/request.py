@@ -38,6 +38,9 @@ class Runner(Protocol):
     def replays(self) -> bool:
         """Whether answers come from a recording."""
 
+    def made_up(self, plan: LogicalPlan, *, writes: bool) -> list[str]:
+        """A note if answers of a plan mean nothing."""
+
     def name_of(self, role: str) -> str:
         """The name of the model of a role."""
 

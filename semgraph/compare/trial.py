@@ -410,14 +410,16 @@ async def _committed(plan: LogicalPlan, store: Store, inputs: Mapping[str, pa.Ta
 
 
 def known_rows(bench: Bench) -> list[str]:
-    """A note if the graph has input rows already."""
-    windowing, source = bench.request.plan.windows, bench.source
+    """Notes if answers are made up, and if the graph has input rows already."""
+    windowing, source, arms = bench.request.plan.windows, bench.source, bench.request.arms.values()
+    made_up = {note: None for arm in arms for note in arm.runner.made_up(arm.plan, writes=False)}
     if windowing is None or not source.committed:
-        return []
+        return [*made_up]
     rows = bench.request.inputs[windowing.input].num_rows
     what = f"{source.committed:,} of {rows:,} rows of {windowing.input} are in the graph already"
     return [
-        f"{what}, so the copy has their content before the comparison. A store without them shows more"
+        *made_up,
+        f"{what}, so the copy has their content before the comparison. A store without them shows more",
     ]
 
 

@@ -4,8 +4,11 @@ record on access.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -17,7 +20,17 @@ import pyarrow as pa
 
 from semgraph import display
 from semgraph.execution.costs import By, RunCost, costs
-from semgraph.execution.record import recorded_parts
+from semgraph.execution.record import (
+    ROW_ID,
+    Run,
+    RunRecord,
+    read_input,
+    read_lines,
+    recorded_inputs,
+    recorded_parts,
+    records_of,
+    step_tables,
+)
 from semgraph.execution.uniform import Uniform
 from semgraph.expr.types import python_rows
 from semgraph.formats import stopped
@@ -446,4 +459,61 @@ class RecordedTables(Mapping[str, pa.Table]):
 
 
 def _visible(table: pa.Table) -> pa.Table:
-    return table.drop_columns(_NUMBERS)
+    hidden = {*_NUMBERS, ROW_ID}
+    return table.drop_columns([name for name in table.column_names if name in hidden])
+
+
+class RunHistory(display.Displayed, list[dict[str, Any]]):
+    """Runs, comparisons and tunings, the latest first. Its text is that of `semgraph runs list`."""
+
+    def to_pandas(self) -> Any:
+        """A data frame with a row for each record. Needs pandas."""
+        times = [datetime.fromisoformat(t) if (t := row["started"]) else None for row in self]
+        return import_module("pandas").DataFrame(self).assign(started=times)
+
+
+_SOURCES = "sources.json"
+
+
+def keep_sources(
+    record: RunRecord, left_out: Sequence[int], earlier: Sequence[ResultSource]
+) -> None:
+    """Write which recorded rows are no results of a run, and which rows of earlier runs are."""
+    rows = {os.path.relpath(each.folder, record.folder): each.only for each in earlier}
+    only = {folder: own.tolist() for folder, own in rows.items() if own is not None}
+    if left_out or only:
+        record.text(_SOURCES, json.dumps({"left_out": list(left_out), "earlier": only}))
+
+
+def load_result(run: Run) -> Result:
+    """The result of a recorded run. Results of a plan without windows are the rows of their steps,
+    in the order of their computation.
+    """
+    facts = run.facts
+    files = [(part, part / _SOURCES) for part in records_of(run.folder)]
+    kept = [(part, json.loads(file.read_text())) for part, file in files if file.exists()]
+    own = [ResultSource(run.folder, frozenset(chain.from_iterable(k["left_out"] for _, k in kept)))]
+    for part, each in kept:
+        own += [ResultSource(part / to, only=np.array(m)) for to, m in each["earlier"].items()]
+    recorded, others = dict[str, RecordedRows](), dict[str, pa.Table]()
+    for name, step in (facts.get("returns") or {}).items():
+        parts = chain.from_iterable(recorded_parts(s.folder, RESULTS, name) for s in own)
+        if (first := next(parts, None)) is not None:
+            recorded[name] = RecordedRows(name, first.schema, tuple(own))
+            continue
+        tables = step_tables(run.folder, "steps", step)
+        if not tables and step in (inputs := recorded_inputs(run.folder)):
+            tables = [read_input(inputs[step])]
+        others[name] = _visible(pa.concat_tables(tables or [pa.table({})]))
+    failed = tuple(
+        Failure(str(row.pop("_step")), str(row.pop("_error")), None, row)
+        for row in read_lines(run.folder, "failed.jsonl")
+    )
+    status, members = facts.get("status"), facts.get("members") or {}
+    why = None if status == "done" else str(facts.get("why") or f"the run is {status}")
+    return Result(
+        str(facts.get("plan")), run.name, RecordedTables(recorded, others), Meter.of(run.metrics),
+        failed, facts.get("written") or {}, members.get("given", 0), members.get("skipped", 0),
+        members.get("committed", 0), tuple(facts.get("notes") or ()), why, record=run.folder,
+        exit_code=4 if status == "budget" else HALTED if why else 3 if failed else 0, left_out=own[0].left_out,
+    )  # fmt: skip

@@ -17,6 +17,7 @@ from semgraph.folders import plans_folder
 from semgraph.formats import plural
 from semgraph.frontend.calls import declared_inputs
 from semgraph.frontend.document import (
+    NAME_HINT,
     Document,
     Trail,
     find_plan,
@@ -35,6 +36,7 @@ from semgraph.frontend.prompt_files import front_of
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.prompt import Prompt
+from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic
 
 _OWN = Path("plans")
@@ -192,6 +194,46 @@ def copied(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(targets[path])
     return new
+
+
+def created(name: str) -> Path:
+    """Write ./plans/NAME.yaml, a commented plan with an example. Raises PlanError for a bad name."""
+    file = _OWN / f"{name}.yaml"
+    if not NAME.match(name):
+        raise PlanError(f'"{name}" is no name of a plan', hint=f"use {NAME_HINT}")
+    for there in (file, plans_folder() / file.name):
+        if there.exists():
+            raise PlanError(f"{there} exists already", hint="use a different name")
+    _OWN.mkdir(exist_ok=True)
+    file.write_text(_NEW.replace("NAME", name), encoding="utf-8")
+    return file
+
+
+_NEW = """\
+plan: NAME
+doc: The defects that reviews report, each with its product.  # what `plans list` shows
+inputs:  # rows of your own: semgraph run NAME -i reviews=FILE.csv (or .jsonl, .parquet)
+  reviews: {id: string, text: string}
+params: {least: 10}  # characters of a review that is read: --set least=40
+steps:  # each step reads inputs and earlier steps
+  long: [{from: reviews}, {filter: length(text) >= $least}]  # SQL; no model
+  complaints:
+    - from: long
+    - sem_filter: Does “{text}” report a defect?  # {text} is a column; the model sees no other
+  read:
+    - from: complaints
+    - sem_map:
+        prompt: Which product does “{text}” complain about, and in which tone?
+        returns: {product: string null, tone: "enum<angry, calm>"}
+returns: [read]
+example:  # what runs when no input is given
+  inputs:
+    reviews:
+      - {id: a, text: The Falcon kettle leaks since Monday!}
+      - {id: b, text: "A lovely lamp, warm light."}
+      - {id: c, text: My headphones broke after a week.}
+      - {id: d, text: Nice.}
+"""
 
 
 def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:

@@ -103,10 +103,10 @@ class Endpoints:
     ) -> Any:
         """A wrapped model or embedder. Closing the wrapper does not close it.
 
-        Replayed answers are not journalled: they would outlive their recording. Raises as `build`.
+        Replayed and made-up answers are not journalled. Raises as `build`.
         """
         endpoint, limiter = self.opened(spec, settings, recording)
-        if PROVIDERS[spec.provider].replays:
+        if PROVIDERS[spec.provider].replays or PROVIDERS[spec.provider].made_up:
             stack = replace(stack, journal=None)
         if spec.kind == "embedder":
             return stack.embedder(Borrowed(endpoint), limiter)

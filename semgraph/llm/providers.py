@@ -72,6 +72,7 @@ class Provider(ABC):
     extra = ""  # the extra of semgraph with its package; "": none
     free = ""  # why its tokens cost nothing; "": they may cost something
     replays = False  # whether it replays a recording, which belongs to a plan
+    made_up = False  # whether its answers mean nothing
 
     @abstractmethod
     def open(self, spec: ModelSpec, means: Means) -> Any:
@@ -282,6 +283,24 @@ class _Replayed(Provider):
         return f"{spec}: {result.embedder if spec.kind == 'embedder' else result.model} on {result.date}"
 
 
+class _MadeUp(Provider):
+    """Answers that fit the schema and mean nothing."""
+
+    name = "dummy"
+    options: Mapping[Kind, Options] = {"model": {}, "embedder": {}}
+    free, made_up = "made up", True
+
+    def open(self, spec: ModelSpec, means: Means) -> Any:  # noqa: ARG002
+        from semgraph.llm.dummy import Dummy
+
+        if spec.model:
+            raise PlanError(f"{spec}: dummy has no models", hint="write dummy")
+        return Dummy()
+
+    def describe(self, spec: ModelSpec, recording: Path) -> str:  # noqa: ARG002
+        return f"dummy: made-up {'answers' if spec.kind == 'model' else 'vectors'}"
+
+
 class _SentenceTransformers(Provider):
     """Embedders of the package sentence-transformers, in this process."""
 
@@ -296,7 +315,7 @@ class _SentenceTransformers(Provider):
         return SentenceTransformersEmbedder(spec.model, device, env=means.environment)
 
 
-_IN_PROCESS = (_OnThisMachine(), _Replayed(), _SentenceTransformers())
+_IN_PROCESS = (_OnThisMachine(), _Replayed(), _MadeUp(), _SentenceTransformers())
 PROVIDERS: dict[str, Provider] = {
     each.name: each for each in (*map(Hosted, SERVICES), *_IN_PROCESS)
 }

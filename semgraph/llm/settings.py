@@ -470,9 +470,10 @@ def _models(
         specs = {key: _spec(source, key, problems) for key in source if _names_model(key)}
         every = specs.pop("llm", None)
         default = specs.get("models.default") or every
-        if default and PROVIDERS[default.value.provider].replays and not everything:
-            recorded = ModelSpec("embedder", default.value.provider, default.value.model)
-            specs.setdefault("models.embed", replace(default, value=recorded))
+        provider = PROVIDERS[default.value.provider] if default else None
+        if default and provider and (provider.replays or provider.made_up) and not everything:
+            embedder = ModelSpec("embedder", default.value.provider, default.value.model)
+            specs.setdefault("models.embed", replace(default, value=embedder))
         for key, value in specs.items():
             if value and (key == "models.embed" or not everything):
                 models.setdefault(key, value)

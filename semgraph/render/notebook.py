@@ -13,7 +13,7 @@ from semgraph.diff import Diff
 from semgraph.display import Drawing, as_html, as_text, exported
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
-from semgraph.execution.result import Result
+from semgraph.execution.result import Result, RunHistory
 from semgraph.formats import UNKNOWN, dollars, plural, shortened
 from semgraph.llm.base import LLM, Embedder, ModelSpec, Usage
 from semgraph.llm.endpoints import means
@@ -30,7 +30,8 @@ from semgraph.render.html import rendered
 from semgraph.render.html.changes import changed
 from semgraph.render.html.data import RecordedRun
 from semgraph.render.html.graph import graph
-from semgraph.render.tables import Column, of_arrow, page_table
+from semgraph.render.outcome import run_columns
+from semgraph.render.tables import Column, lines, of_arrow, page_table
 from semgraph.render.why import evidence_lines, row_text, value_text
 from semgraph.tune.tuning import Tuning
 
@@ -195,6 +196,16 @@ def _tuning_form(value: Tuning, form: str) -> Any:
 
 
 @as_text.register
+def _history_text(value: RunHistory) -> str:
+    return "\n".join(lines(run_columns(value), _columns(), indent=0)) if value else "no runs"
+
+
+@as_html.register
+def _history_html(value: RunHistory) -> str:
+    return rendered("notebook.html.j2", tables=[page_table(run_columns(value))])
+
+
+@as_text.register
 def _evidence_text(value: Evidence) -> str:
     return "\n".join(evidence_lines(value))
 
@@ -208,7 +219,7 @@ def _evidence_html(value: Evidence) -> str:
     )
 
 
-def chain_html(chain: Chain) -> str:
+def chain_html(chain: Chain, *first: str) -> str:
     """The provenance of a row: its steps, newest first; each question opens to its calls."""
     links = [k for i, k in enumerate(chain.links) if k.asked or i in (0, len(chain.links) - 1)]
     steps = [
@@ -216,7 +227,7 @@ def chain_html(chain: Chain) -> str:
         for i, k in enumerate(links)
     ]
     other = f'"{chain.what}" is in {plural(len(chain.others), "more row")} of that step'
-    return rendered("notebook.html.j2", steps=steps, first=[other] if chain.others else [])
+    return rendered("notebook.html.j2", steps=steps, first=[*first, *[other] * bool(chain.others)])
 
 
 @as_text.register

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from semgraph.formats import (
     stopped,
 )
 from semgraph.logical.plan import LogicalPlan
-from semgraph.meter import StepMetrics, split
+from semgraph.meter import Meter, StepMetrics, split
 from semgraph.render.diff import lines as diff_lines
 from semgraph.render.picture import Picture, lines, pictures
 from semgraph.render.tables import ROWS, Column, cell, fitting, folded, result_lines
@@ -368,9 +368,6 @@ def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> It
         yield f"(run recorded: {result.run})"
 
 
-_NAMES = {f.name for f in fields(StepMetrics)}
-
-
 def summary(run: Run) -> dict[str, Any]:
     """The main facts of a run."""
     return {
@@ -387,16 +384,13 @@ def summary(run: Run) -> dict[str, Any]:
 
 def total(run: Run) -> StepMetrics:
     """The counters of the whole run; zeros if it was interrupted."""
-    return _metrics(run.metrics.get("total") or {})
+    return StepMetrics.of(run.metrics.get("total") or {})
 
 
 def counters(run: Run) -> tuple[dict[str, StepMetrics], dict[str, list[StepMetrics]]]:
     """The counters of each step; those of each operator, for steps with several semantic ones."""
-    steps, operators = (run.metrics.get(name) or {} for name in ("steps", "operators"))
-    return (
-        {name: _metrics(own) for name, own in steps.items()},
-        {name: [_metrics(own) for own in parts] for name, parts in operators.items()},
-    )
+    meter = Meter.of(run.metrics)
+    return meter.steps, meter.operators()
 
 
 def counted_rows(counts: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str]]:
@@ -412,10 +406,6 @@ def _counted_lines(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     yield from (f"  {text}: {rows}" for text, rows in counted_rows(counts))
 
 
-def _metrics(counters: Mapping[str, Any]) -> StepMetrics:
-    return StepMetrics(**{name: value for name, value in counters.items() if name in _NAMES})
-
-
 def seconds(run: Run) -> float | None:
     """The wall time; None if the run was interrupted."""
     start, end = (run.facts.get(name) for name in ("started", "ended"))
@@ -426,25 +416,22 @@ def seconds(run: Run) -> float | None:
 
 def run_lines(runs: Sequence[Run], width: int) -> Iterator[str]:
     """One line for each run."""
-    rows = [summary(run) for run in runs]
-    yield from table_lines(
-        [
-            Column("run", [row["run"] for row in rows]),
-            Column("started", [at(row["started"]) for row in rows]),
-            Column("plan", [str(row["plan"] or UNKNOWN) for row in rows]),
-            Column("kind", [row["kind"] for row in rows]),
-            Column("status", [row["status"] for row in rows]),
-            Column("calls", [count(row["calls"]) for row in rows], right=True),
-            Column("$", [dollars(row["dollars"]) for row in rows], right=True),
-            Column(
-                "time",
-                [UNKNOWN if row["seconds"] is None else duration(row["seconds"]) for row in rows],
-                right=True,
-            ),
-        ],
-        width,
-        indent=0,
-    )
+    yield from table_lines(run_columns([summary(run) for run in runs]), width, indent=0)
+
+
+def run_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """The table of the summaries of runs."""
+    times = [UNKNOWN if row["seconds"] is None else duration(row["seconds"]) for row in rows]
+    return [
+        Column("run", [row["run"] for row in rows]),
+        Column("started", [at(row["started"]) for row in rows]),
+        Column("plan", [str(row["plan"] or UNKNOWN) for row in rows]),
+        Column("kind", [row["kind"] for row in rows]),
+        Column("status", [row["status"] for row in rows]),
+        Column("calls", [count(row["calls"]) for row in rows], right=True),
+        Column("$", [dollars(row["dollars"]) for row in rows], right=True),
+        Column("time", times, right=True),
+    ]
 
 
 def at(text: str, zone: str = "") -> str:

@@ -216,6 +216,7 @@ class _Refreshing:
         """
         graph = self.plan.graph
         unsent = Unsent() if self.options.dry_run else None
+        self.resources.made_up(self.plan, writes=unsent is None)
         resources = replace(self.resources, unsent=unsent)
         dimensions = await self._dimensions(base)
         async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:

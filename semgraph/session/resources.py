@@ -418,6 +418,20 @@ class Resources:
         """Whether answers come from a recording, which has one answer for each request."""
         return self.objects.llm is None and PROVIDERS[self.settings.model().provider].replays
 
+    def made_up(self, plan: LogicalPlan, *, writes: bool) -> list[str]:
+        """A note if answers are made up. Raises PlanError if they are written to a store that stays."""
+        needs, store = plan.needs, self.objects.store
+        specs: list[Any] = [self.model(role) for role in needs.roles]
+        specs += [self.settings.embedder] if needs.embeds and not self.objects.embedder else []
+        named = [s for s in specs if isinstance(s, ModelSpec) and PROVIDERS[s.provider].made_up]
+        if not named:
+            return []
+        address = store.name if store else self.settings.store
+        if writes and plan.writes and lasts(address):
+            what = f"{plan.name} would write made-up answers ({named[0]}) to {address}"
+            raise PlanError(what, hint="use --store memory, or --no-write")
+        return [f"answers are made up ({named[0]}): they mean nothing"]
+
     @cached_property
     def bound_models(self) -> dict[str, LLM | ModelSpec]:
         """The models by role, `default` first: the user's objects, and those of the settings. An

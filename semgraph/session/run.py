@@ -41,6 +41,7 @@ from semgraph.execution.result import (
     Result,
     ResultSource,
     exit_code,
+    keep_sources,
     result_rows,
 )
 from semgraph.execution.runtime import (
@@ -148,11 +149,12 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
     logical = trimmed(request)
     _need_graph(request.plan, logical, resources)
     options = request.options
+    made_up = resources.made_up(logical, writes=options.writes)
     record_to = Path(options.record_to) if options.record_to else None
     with _few_collections():
         async with resources.open(logical, fresh=options.fresh, record_to=record_to) as opened:
             physical, notes = await _prepared(request, logical, resources, opened)
-            notes = [*map(str, logical.warnings), *request.notes, *notes]
+            notes = [*map(str, logical.warnings), *request.notes, *made_up, *notes]
             return await PlanRun(request, physical, opened, resources, notes).run()
 
 
@@ -194,6 +196,7 @@ async def prepare_store(request: RunRequest, resources: Resources) -> None:
     """
     logical = trimmed(request)
     _need_graph(request.plan, logical, resources)
+    resources.made_up(logical, writes=request.options.writes)
     async with resources.open(logical, fresh=request.options.fresh) as opened:
         await _prepared(request, logical, resources, opened)
 
@@ -660,6 +663,11 @@ class PlanRun:
             return
         self.recorder.flush()
         record_metrics(self.recorder.record, self.meter)
+        keep_sources(
+            self.recorder.record,
+            self.request.places_of(sorted(outcome.uncommitted_rows)),
+            self._earlier(outcome),
+        )
         members = len(outcome.input_rows.keys) if outcome.input_rows else 0
         written = outcome.written if self.request.kind == RAN else {}
         self._describe(

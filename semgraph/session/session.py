@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, Type
 
 from semgraph.display import Drawing, command, option
 from semgraph.errors import BudgetReached, PlanError, interruptible
-from semgraph.execution.record import Run
-from semgraph.execution.result import OnProgress, Result
+from semgraph.execution.record import COMPARED, RAN, REFRESHED, Run, all_runs, exchanges, find_run
+from semgraph.execution.result import OnProgress, Result, RunHistory, load_result
 from semgraph.folders import plans_folder
 from semgraph.formats import stopped
 from semgraph.frontend.document import checks_arguments
@@ -80,10 +80,14 @@ def _say(line: str) -> None:
 def _takes_arguments_of(
     coroutine: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """A method that waits for another one, with the signature of that one."""
+    """A method that waits for another one, with the signature of that one, and what its docstring
+    says of the arguments.
+    """
 
     def signed(method: Callable[..., T]) -> Callable[P, T]:
         method.__signature__ = inspect.signature(coroutine)  # type: ignore[attr-defined]
+        own, arguments = (inspect.getdoc(each) or "" for each in (method, coroutine))
+        method.__doc__ = "\n\n".join([own, "".join(arguments.partition("Args:")[1:])])
         return method
 
     return signed
@@ -833,6 +837,22 @@ class Session:
             await open_for_reading(store, labels)
             return await store.statistics()
 
+    async def acypher(
+        self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
+    ) -> list[dict[str, Any]]:
+        """The rows, by column, of a Cypher statement in a Neo4j store, which only reads unless `write`.
+        Raises PlanError for another store and in a session of a group, EngineError for a statement that
+        is wrong or may not write, StoreUnavailable.
+        """
+        if self.group is not None:
+            raise PlanError(f'Cypher sees all groups, this session the group "{self.group}" alone')
+        async with self._resources.opened_store() as store:
+            cypher = getattr(store, "cypher", None)
+            if cypher is None:
+                raise PlanError(f"{store.name} has no Cypher", hint="use --store neo4j")
+            rows: list[dict[str, Any]] = await cypher(text, parameters or {}, write=write)
+            return rows
+
     def _labels(self, graph: str | Path | Graph | None) -> Graph:
         """A graph, the graph of a file, or that of the file used here. Raises PlanError."""
         if isinstance(graph, Graph):
@@ -954,30 +974,53 @@ class Session:
         names = [str(getattr(each, "run", getattr(each, "id", each))) for each in records]
         return save(names or ["last"], self.folder / to, runs)
 
+    def history(self) -> RunHistory:
+        """The recorded runs, comparisons and tunings, the latest first: a list of mappings, shown as a
+        table; `to_pandas` makes a frame of it. Raises PlanError if the session keeps no records.
+        """
+        from semgraph.render.outcome import summary
+
+        return RunHistory(map(summary, all_runs(self._records())))
+
+    @checks_arguments
+    def load(self, record: str) -> Result | Comparison | Tuning:
+        """The result of a recorded run, a comparison or a tuning, by its id, a prefix of it, or `last`.
+        Raises PlanError.
+        """
+        from semgraph.compare.comparison import load_comparison
+        from semgraph.tune.tuning import load_tuning
+
+        run = find_run(record, self._records())
+        if (kind := run.facts.get("kind", RAN)) in {RAN, COMPARED, REFRESHED}:
+            return load_result(run)
+        return (load_tuning if kind == "tuning" else load_comparison)(run.name, run.folder.parent)
+
     def why(
-        self, what: str, record: Result | str = "last", *, messages: bool = False, width: int = 100
+        self, what: str, record: Result | str = "", *, messages: bool = False, width: int = 100
     ) -> str:
         """Trace a row of a run back to its answers, the calls and the source rows.
 
         Args:
             what: A key or a text of the row, or its prefix; or `STEP:column=value`.
-            record: A result, or the id of a run (a prefix, or `last`).
+            record: A result, or the id of a run (a prefix, or `last`). Default: the latest run that
+                wrote the row, which the first line names.
             messages: Show the exact requests and answers.
             width: The width of the lines.
 
         Raises:
             PlanError: There is no such run or row, several rows match, or no records are kept.
         """
-        from semgraph.execution.record import exchanges, find_run
-        from semgraph.provenance import explain
+        from semgraph.provenance import explain, written_by
         from semgraph.render.notebook import chain_html
         from semgraph.render.why import lines
 
-        run = find_run(record.run if isinstance(record, Result) else record, self._records())
+        runs, asked = self._records(), record.run if isinstance(record, Result) else record
+        run = find_run(asked or written_by(all_runs(runs), what).run, runs)
+        first = [] if asked else [f"run {run.name}"]
         with exchanges(run) as lookup:
             chain = explain(run, what, lookup)
-            drawing = Drawing("\n".join(lines(chain, width, messages=messages)))
-            drawing.html = chain_html(chain)
+            drawing = Drawing("\n".join([*first, *lines(chain, width, messages=messages)]))
+            drawing.html = chain_html(chain, *first)
         return drawing
 
     def _records(self) -> Path:

@@ -651,3 +651,36 @@ steps:
   loud: [{from: notes}, {project: {text: "shout(text, 2)"}}]
 returns: [loud]
 """
+
+
+def test_a_new_plan_runs_as_it_is_and_overwrites_nothing(project: Project) -> None:
+    made = project("plans", "new", "defects")
+    assert made.out == "plans/defects.yaml\n"
+    assert "semgraph run defects --llm dummy" in made.err
+    assert "semgraph explain defects" in made.err
+    assert project("plans", "check", "plans/defects.yaml").out == (
+        "plans/defects.yaml   ok   3 steps, 2 semantic, 0 writes\n"
+    )
+    ran = project("run", "defects", "--llm", "dummy", "--format", "json")
+    assert ran.code == 0, ran.err
+    rows = json.loads(ran.out)["tables"]["read"]
+    assert all(row["product"] == "dummy" and row["tone"] in ("angry", "calm") for row in rows)
+    text = (project.folder / "plans/defects.yaml").read_text()
+    again = project("plans", "new", "defects")
+    assert again.code == 2
+    assert "plans/defects.yaml exists already" in again.err
+    assert (project.folder / "plans/defects.yaml").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("search", "search.yaml exists already"),
+        ("../out", '"../out" is no name of a plan'),
+        ("my-plan", '"my-plan" is no name of a plan'),
+    ],
+)
+def test_a_new_plan_needs_a_name_of_its_own(project: Project, name: str, message: str) -> None:
+    refused = project("plans", "new", name)
+    assert refused.code == 2
+    assert message in refused.err

@@ -241,3 +241,21 @@ def test_forget_fails_if_the_journal_holds_nothing_of_the_group(
     assert "--config FILE" in done.err
     assert bool(done.out) == bool(options)
     assert project("journal", "forget", "demo", "nobody", *options).code == 0
+
+
+def test_without_a_run_why_finds_the_one_that_wrote_the_fact(project: Project) -> None:
+    assert "no row of any recorded run" in project("why", "Cleo").err
+    made = json.loads(project("run", "people", "--format", "json").out)
+    (key,) = {row["uuid"] for row in made["tables"]["people"] if row["name"] == "Cleo"}
+    project("run", "people", "-i", "notes=Dora knows Emil.")
+    project("run", "find", "-i", "queries=Cleo")
+    for what in ("Cleo", key[:8], "Bob knows Cl"):
+        found = project("why", what)
+        assert found.err.startswith(f"run {made['run']}: "), found.err
+        assert "asked about {text “Bob knows Cleo.”}" in found.out
+    assert project("why", "Cleo").out == project("why", made["run"], "Cleo").out
+    assert json.loads(project("why", "Emil", "--format", "json").out)["run"] != made["run"]
+    assert 'no row of any recorded run holds "Zoe"' in project("why", "Zoe").err
+    several = project("why", "Ann k")
+    assert several.code == 2
+    assert "is the beginning of 2 values" in several.err

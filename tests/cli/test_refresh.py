@@ -105,7 +105,7 @@ def test_a_diff_never_applies_and_says_how_to(project: Project) -> None:
     store = ("--store", "sqlite:.semgraph/graph.db")
     done = project("diff", "people", *GIVEN, *store)
     assert done.code == 6
-    assert "write  nothing" in done.err
+    assert "write nothing" in done.err
     command = done.err.splitlines()[-1].split("To apply it: semgraph ")[1]
     assert command == "refresh people -i notes=notes.jsonl --store sqlite:.semgraph/graph.db"
     assert project(*command.split(), "--yes").code == 0

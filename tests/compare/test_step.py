@@ -365,6 +365,8 @@ class TestAfterwards:
         assert rows
         true = {row["id"] for row in TRUE if row["keep"]}
         assert all((row["truth"] == ["yes"]) == (int(row["id"]) in true) for row in rows)
+        texts = {row["id"]: row["text"] for row in found.rows.to_pylist()}
+        assert [row["text"] for row in rows] == [texts[int(row["id"])] for row in rows]
         assert all((row["per_row"] == ["yes"]) == (int(row["id"]) in one) for row in rows)
 
     async def test_a_row_leads_back_to_its_exact_prompt(self, session, complaints):

@@ -88,7 +88,7 @@ async def test_a_variant_named_like_a_column_hides_none(session, reader):
     variants = {"id": "per_row", "truth": "packed(rows=3)"}
     found = await compared(session, filtered(), variants=variants, truth=TRUE)
     table = found.disagreements("id", "truth")
-    assert table.column_names == ["id", "id_", "truth_", "truth"]
+    assert table.column_names == ["id", "text", "id_", "truth_", "truth"]
     assert table.num_rows
     for row in table.to_pylist():
         assert row["id"] in {str(n) for n in range(1, 7)}

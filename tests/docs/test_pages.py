@@ -72,7 +72,7 @@ NOT_RUN = {
     ],
     "neo4j.md": [
         "needs a Neo4j server; the tests of stores run on one",
-        "Cypher, in a client of Neo4j",
+        "needs a Neo4j server; tests/cli/test_cypher.py runs on one",
         "downloads a Neo4j server",
     ],
     "ollama.md": ["needs Ollama"],

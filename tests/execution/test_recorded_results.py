@@ -44,6 +44,14 @@ def limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     return int(request.param)
 
 
+def recalled(work: Work, result: Result) -> Result:
+    """The result of a run as it is loaded from its record."""
+    loaded = work.session().load(result.run)
+    assert isinstance(loaded, Result)
+    assert loaded.record == result.record
+    return loaded
+
+
 async def both(work: Work) -> tuple[Result, Result]:
     """A run that keeps its results, as it has no record, and one that does not."""
     kept = await work.run(EPISODES, session={"store": "memory", "runs": "", "journal": False})
@@ -66,6 +74,11 @@ async def test_results_are_the_same_rows_in_the_same_order(simple: Work, limit: 
         frame = read.to_pandas(name)
         again = pa.Table.from_pandas(frame, table.schema, preserve_index=False)
         assert read.rows(name) == again.to_pylist()
+    loaded = recalled(simple, read)
+    assert shown(loaded) == shown(read)
+    assert loaded["nodes"].schema == read["nodes"].schema
+    assert (loaded.cost, loaded.written) == (read.cost, read.written)
+    assert (loaded.committed, loaded.exit_code) == (read.committed, read.exit_code)
     assert json.dumps(read.to_json(), default=str).count("uuid") > 10
     assert repr(read).split(";")[1:2] == repr(kept).split(";")[1:2]
     with pytest.raises(KeyError):
@@ -94,6 +107,7 @@ async def test_a_window_that_was_not_committed_is_in_no_result(
     recorded = step_tables(read.record, "results", "nodes") if read.record else []
     assert read.count("nodes") < sum(table.num_rows for table in recorded)
     assert read.head("nodes", 1_000).equals(read["nodes"])
+    assert shown(recalled(simple, read)) == shown(read)
 
 
 async def test_a_summary_and_a_notebook_read_the_first_rows_only(
@@ -115,7 +129,7 @@ async def whole(work: Work) -> Result:
 async def test_runs_that_limits_stop_and_that_are_resumed_end_with_the_whole_result(
     simple: Work,
 ) -> None:
-    result = await simple.run(EPISODES, session={"max_calls": 9})
+    first = result = await simple.run(EPISODES, session={"max_calls": 9})
     runs = 1
     while result.stopped:
         async with simple.session(max_calls=9) as session:
@@ -127,7 +141,10 @@ async def test_runs_that_limits_stop_and_that_are_resumed_end_with_the_whole_res
     async with simple.session() as session:
         again = await session.arun(PLAN, resume=result.run)
     assert (again.committed, again.skipped) == (0, len(EPISODES))
-    assert shown(again) == shown(result)
+    assert shown(again) == shown(result) == shown(recalled(simple, again))
+    stopped = recalled(simple, first)
+    assert (stopped.stopped, stopped.exit_code) == (first.stopped, 4)
+    assert shown(stopped) == shown(first)
 
 
 async def test_a_killed_run_that_is_resumed_gives_the_whole_result(simple: Work) -> None:

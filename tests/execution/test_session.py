@@ -463,9 +463,46 @@ def test_why_leads_from_a_row_to_its_prompt(plain: semgraph.Session) -> None:
         folded = shown.partition("<details>")[2]
         assert "Does it leak: The tap leaks." in folded.partition("</details>")[0]
         assert "<script" not in shown
-        assert plain.why("The tap leaks.", result.run[:3]) == plain.why("The tap leaks.")
+        named = plain.why("The tap leaks.")
+        assert named == f"run {result.run}\n" + plain.why("The tap leaks.", result.run[:3])
+        assert f"run {result.run}" in named._repr_html_()  # type: ignore[attr-defined]
         with pytest.raises(PlanError, match="no row of run"):
             plain.why("The roof leaks.", result)
+
+
+def test_history_lists_the_records_of_which_each_is_loaded(
+    plain: semgraph.Session, tmp_path: Path
+) -> None:
+    assert (len(plain.history()), str(plain.history())) == (0, "no runs")
+    with plain:
+        result = plain.run("complaints", tickets=TICKETS)
+        compared = plain.compare(
+            "complaints",
+            variants=["per_row", "packed(rows=2)"],
+            step="complaints",
+            say=None,
+            tickets=TICKETS,
+        )
+    history = plain.history()
+    assert [(row["run"], row["kind"]) for row in history] == [
+        (compared.id, "comparison"),
+        (result.run, "run"),
+    ]
+    assert [line.split()[0] for line in str(history).splitlines()[1:]] == [compared.id, result.run]
+    assert history._repr_html_().count("<tr>") == 3
+    frame = history.to_pandas()
+    assert frame["started"].is_monotonic_decreasing
+    assert list(frame["calls"]) == [row["calls"] for row in history]
+    loaded = plain.load(result.run[:4])
+    assert isinstance(loaded, semgraph.Result)
+    assert loaded.rows("complaints") == result.rows("complaints")
+    assert loaded.rows("words") == result.rows("words")
+    assert loaded.costs() == result.costs()
+    assert plain.load("last") == compared
+    with pytest.raises(PlanError, match='there is no run "zz"'):
+        plain.load("zz")
+    with pytest.raises(PlanError, match="keeps no records"):
+        semgraph.Session(folder=tmp_path, runs="").history()
 
 
 def test_why_needs_records(tmp_path: Path, oracle: Oracle) -> None:
@@ -492,7 +529,7 @@ async def test_progress_tells_of_answers_and_commits_until_all_are_done(simple: 
 def test_progress_tells_of_the_rows_of_a_step_as_they_are_answered(
     plain: semgraph.Session,
 ) -> None:
-    leaks = semgraph.table(TICKETS).sem_filter("Does it leak: {body}", step="leaks")
+    leaks = semgraph.table(TICKETS).sem_filter("Does it leak: {body}", step="complaints")
     seen: list[tuple[str, int, int]] = []
     plain.run(leaks, progress=lambda p: seen.append((p.step, p.done, p.total)))
     assert seen == [("leaks", done, 3) for done in range(4)]
@@ -500,7 +537,7 @@ def test_progress_tells_of_the_rows_of_a_step_as_they_are_answered(
 
 def test_progress_counts_the_rows_of_each_reply(plain: semgraph.Session) -> None:
     tickets = [{"id": n, "body": f"Tap {n} leaks."} for n in range(8)]
-    leaks = semgraph.table(tickets).sem_filter("Does it leak: {body}", step="leaks")
+    leaks = semgraph.table(tickets).sem_filter("Does it leak: {body}", step="complaints")
     said = semgraph.table(tickets).sem_agg("Sum up {body}", returns={"sum": str}, step="said")
     for plan, use in ((leaks, {"leaks": "packed(rows=2)"}), (said, {"said": "fold(rows=2)"})):
         seen: list[int] = []

@@ -13,7 +13,7 @@ from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run
 from semgraph.execution.result import Result
-from semgraph.provenance import Chain, explain, origin_of
+from semgraph.provenance import Chain, explain, written_by
 
 OLD = Path(__file__).parents[1] / "fixtures" / "records" / "0.1.0" / "ade0"
 Rows = Sequence[Mapping[str, Any]]
@@ -217,4 +217,6 @@ def test_a_record_without_lineage_is_refused_with_what_to_do() -> None:
 
 async def test_a_record_without_lineage_wrote_no_row_as_far_as_is_known(tmp_path: Path) -> None:
     run = await ran(tmp_path, NUMBERED, words=WORDS)
-    assert origin_of(explain(run, "jam"), run, [run, Run(OLD)]) is None
+    assert written_by([Run(OLD), run], "jam").run == run.name
+    with pytest.raises(PlanError, match=r"no row of any recorded run.*2 runs recorded"):
+        written_by([Run(OLD), run], "It leaks.")

@@ -122,7 +122,8 @@ class TestAPlanOfSteps:
     async def test_is_loaded_again_as_it_was(self, session, tmp_path):
         result = await tuned(session, written(tmp_path), notes=notes(300), floor=0.8,
                              use={"good": "per_row", "who": "per_row"})  # fmt: skip
-        again = load_tuning(result.id, tmp_path / "runs")
+        again = session.load(result.id)
+        assert again == load_tuning(result.id, tmp_path / "runs")
         assert again.to_json() == result.to_json()
         assert str(again) == str(result)
 

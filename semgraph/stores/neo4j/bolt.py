@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from semgraph.errors import EngineError, SemgraphError, StoreUnavailable
@@ -67,6 +68,17 @@ class Bolt:
     async def read(self, text: str, parameters: Mapping[str, Any] | None = None) -> Records:
         """Run a read statement and return its records. Raises StoreUnavailable."""
         return await self._session("execute_read", lambda tx: self.run(tx, text, parameters))
+
+    async def table(
+        self, text: str, parameters: Mapping[str, Any], *, write: bool
+    ) -> list[dict[str, Any]]:
+        """The rows of a user's statement by column, as JSON. Raises StoreUnavailable or EngineError."""
+
+        async def work(tx: AsyncManagedTransaction) -> list[dict[str, Any]]:
+            result = await tx.run(text, parameters)  # type: ignore[arg-type]  # the user's
+            return [_as_json(dict(r.items())) async for r in result]  # type: ignore[no-untyped-call]
+
+        return await self._session("execute_write" if write else "execute_read", work)
 
     async def write(self, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
         """Do work in one transaction; a deadlock restarts it. Raises StoreUnavailable."""
@@ -192,6 +204,8 @@ class Bolt:
             )
         elif isinstance(error, TransientError) or "DatabaseError" in code:
             reason = f"could not finish: {message}. Nothing was written; run again to continue"
+        elif "Statement.AccessMode" in code:
+            return EngineError("this statement writes: add --write. Nothing was written")
         elif isinstance(error, Neo4jError):
             return EngineError(f"{self.uri}  {message} [{code}]")
         else:
@@ -200,6 +214,23 @@ class Bolt:
                 "A local one: semgraph neo4j start. Or --store sqlite:graph.db"
             )
         return StoreUnavailable(f"{self.uri}  {reason}")
+
+
+def _as_json(value: Any) -> Any:
+    """A value in JSON: a node with its `labels`, an edge with its `type`, a path as a list."""
+    from neo4j.graph import Node, Path, Relationship
+
+    if isinstance(value, Path):
+        hops = zip(value.relationships, value.nodes[1:], strict=True)
+        value = [value.nodes[0], *chain.from_iterable(hops)]
+    elif isinstance(value, Node | Relationship):
+        kind = {"labels": sorted(value.labels)} if isinstance(value, Node) else {"type": value.type}
+        value = {**kind, **value}
+    if isinstance(value, dict):
+        return {name: _as_json(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_as_json(each) for each in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _leave_its_log_to_the_program() -> None:

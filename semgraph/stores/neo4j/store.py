@@ -134,6 +134,7 @@ class Neo4jStore:
 
     def __init__(self, uri: str, user: str, password: str, database: str | None = None) -> None:
         self._bolt = Bolt(uri, user, password, database)
+        self.cypher = self._bolt.table
         self._outdated: dict[tuple[str, str], int] = {}
         self._begin()
 
