@@ -53,6 +53,6 @@ def test_the_next_command_has_the_models_of_roles_only(project: Project) -> None
     recorded = ("--llm", "recorded", "--model", "small=recorded", "--model", "verdicts=recorded")
     ended = project("run", "add_episode", *recorded)
     assert ended.code == 0, ended.err
-    lines = [line for line in ended.err.splitlines() if line.startswith("Next: ")]
+    lines = [line for line in ended.err.splitlines() if line.startswith("Next: semgraph run")]
     assert lines
     assert all("--model small=recorded" in line and "verdicts" not in line for line in lines)
