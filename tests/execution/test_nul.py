@@ -69,4 +69,4 @@ def test_the_report_counts_rows_that_failed_outside_of_questions(tmp_path: Path)
     with session(tmp_path, WINDOWS) as opened:
         result = opened.run(tmp_path / "notes.yaml", notes=NOTES)
         page = opened.report(result, to="report.html").read_text()
-    assert "<b>3</b> <span>rows failed</span>" in page
+    assert "3 rows failed" in page

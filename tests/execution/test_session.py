@@ -529,7 +529,7 @@ async def test_progress_tells_of_answers_and_commits_until_all_are_done(simple: 
 def test_progress_tells_of_the_rows_of_a_step_as_they_are_answered(
     plain: semgraph.Session,
 ) -> None:
-    leaks = semgraph.table(TICKETS).sem_filter("Does it leak: {body}", step="complaints")
+    leaks = semgraph.table(TICKETS).sem_filter("Does it leak: {body}", step="leaks")
     seen: list[tuple[str, int, int]] = []
     plain.run(leaks, progress=lambda p: seen.append((p.step, p.done, p.total)))
     assert seen == [("leaks", done, 3) for done in range(4)]
@@ -537,7 +537,7 @@ def test_progress_tells_of_the_rows_of_a_step_as_they_are_answered(
 
 def test_progress_counts_the_rows_of_each_reply(plain: semgraph.Session) -> None:
     tickets = [{"id": n, "body": f"Tap {n} leaks."} for n in range(8)]
-    leaks = semgraph.table(tickets).sem_filter("Does it leak: {body}", step="complaints")
+    leaks = semgraph.table(tickets).sem_filter("Does it leak: {body}", step="leaks")
     said = semgraph.table(tickets).sem_agg("Sum up {body}", returns={"sum": str}, step="said")
     for plan, use in ((leaks, {"leaks": "packed(rows=2)"}), (said, {"said": "fold(rows=2)"})):
         seen: list[int] = []

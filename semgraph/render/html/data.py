@@ -476,11 +476,13 @@ def _summary(run: RecordedRun) -> Data:
 
 
 def _head(run: RecordedRun, metrics: StepMetrics, lasted: float | None) -> list[str]:
-    """Status, calls, tokens, dollars and time."""
+    """Status, failed rows, calls, tokens, dollars and time."""
+    failed = max(metrics.rows_failed, len(run.failed))
     reused = metrics.calls_journal + metrics.calls_coalesced
     cached = f" ({count(metrics.tokens_cached)} cached)" if metrics.tokens_cached else ""
     return [
         str(run.run.facts.get("status", "unknown")),
+        *([f"{plural(failed, 'row')} failed"] if failed else []),
         plural(metrics.calls_issued, "call") + (f" (+ {count(reused)} reused)" if reused else ""),
         f"{count(metrics.tokens_in)}{cached} + {count(metrics.tokens_out)} tokens",
         "price unknown" if metrics.dollars is None else dollars(metrics.dollars),
@@ -500,8 +502,6 @@ def _written(run: RecordedRun, metrics: StepMetrics) -> Iterator[tuple[str, str]
             "rows",
             f"{count(rows.get('committed', 0))} of {count(rows['given'])} committed{skipped}",
         )
-    if failed := max(metrics.rows_failed, len(run.failed)):
-        yield "failed", plural(failed, "row")
     if metrics.round_trips:
         yield "store queries", count(metrics.round_trips)
 
