@@ -19,9 +19,9 @@ def adjacent_filters(plan: LogicalPlan) -> list[tuple[str, ...]]:
 
     >>> import semgraph as sg
     >>> notes = sg.table([{"text": "x"}], name="notes")
-    >>> both = notes.sem_filter("Is {text} nice?").sem_filter("Is {text} short?")
-    >>> adjacent_filters(both.to_plan())
-    [('notes_2', 'notes_3')]
+    >>> nice = notes.sem_filter("Is {text} nice?", step="nice")
+    >>> adjacent_filters(nice.sem_filter("Is {text} short?", step="short").to_plan())
+    [('nice', 'short')]
     """
     chains: dict[Node, tuple[str, ...]] = {}
 

@@ -120,7 +120,7 @@ def in_layers(names: Iterable[str], pairs: Iterable[Pair]) -> list[list[str]]:
     """The names in layers, each below its sources; in a layer, below the middle of them.
 
     >>> in_layers(["a", "b", "c", "d"], [("a", "c"), ("c", "d"), ("b", "d"), ("d", "c")])
-    [['a'], ['c', 'b'], ['d']]
+    [['a'], ['b', 'c'], ['d']]
     """
     import networkx as nx
 
