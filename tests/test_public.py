@@ -12,8 +12,8 @@ from semgraph import errors
 
 HEAVY = ("pandas", "pyarrow", "numpy", "duckdb", "sqlglot", "networkx", "openai", "neo4j")
 NAMES = {
-    "BudgetReached", "Comparison", "ConcurrentWrite", "DataError", "EngineError", "Frame", "InputError", "ModelUnavailable", "PlanError", "Progress",
-    "Result", "RowError", "SemgraphError", "Session", "StoreUnavailable", "UnavailableError", "call", "load_plan", "plan", "read_csv", "read_json",
+    "BudgetReached", "Comparison", "ConcurrentWrite", "DataError", "EngineError", "Frame", "InputError", "ModelLacks", "ModelUnavailable", "PlanError",
+    "Progress", "Result", "RowError", "SemgraphError", "Session", "StoreUnavailable", "UnavailableError", "call", "load_plan", "plan", "read_csv", "read_json",
     "read_parquet", "scan", "table", "union",
 }  # fmt: skip
 
