@@ -295,12 +295,12 @@ class Chooser(ABC):
         found: Status = "shown" if self.walk.chosen else "found"
         status = found if chosen and not kept else "kept"
         best = tried[chosen] if chosen and status != "kept" else None
-        shown = best if status == "shown" else None
+        shown, facts = best if status == "shown" else None, self._facts()
         result = Tuning(
             id=self.record.id, plan=self.record.request.plan.name, source=self._source(), steps=self.steps, status=status,
             reason=kept or self._reason(shown, best, reference, stopped), reference=reference,
-            tried=tuple(tried.values()), chosen=best.name if best else "", **self._facts(), stopped=stopped,
-            **(self._of_choice(shown, reference) if shown else {}),
+            tried=tuple(tried.values()), chosen=best.name if best else "", **facts, stopped=stopped,
+            **(self._of_choice(shown, reference, facts) if shown else {}),
             comparison=await self.compared(best.name) if best else None, paid=self.record.paid,
             record=self.record.record.folder if self.record.record else None,
         )  # fmt: skip
@@ -366,7 +366,7 @@ class Chooser(ABC):
             return f"{best.name} looks {good} (F1 {best.f1:.3f}), which is not shown: the reference stays"
         return "the search was stopped" if stopped else "no candidate is shown to be good enough"
 
-    def _of_choice(self, best: Tried, reference: Tried) -> dict[str, Any]:
+    def _of_choice(self, best: Tried, reference: Tried, facts: Mapping[str, Any]) -> dict[str, Any]:
         """The promise, the file of the choice, and when the search has paid for itself."""
         promise, assumed = self.promised(best)
         not_promised = ["other data", "a changed model behind the same name"]
@@ -378,12 +378,12 @@ class Chooser(ABC):
         back = math.ceil(1000 * self.prices.cost(self.spent) / saved) if saved > 0 else None
         return {
             "promise": promise, "caveats": (f"Not promised: {', '.join(not_promised)}.", *assumed),
-            "pays_back": back, "choice": self._choice(best, reference),
+            "pays_back": back, "choice": self._choice(best, reference, facts),
         }  # fmt: skip
 
-    def _choice(self, best: Tried, reference: Tried) -> Mapping[str, Any]:
+    def _choice(self, best: Tried, reference: Tried, facts: Mapping[str, Any]) -> Mapping[str, Any]:
         """The content of the file of the choice."""
-        facts, runner = self._facts(), self.record.runner
+        runner = self.record.runner
         shown = {
             "measure": facts["measure"], "floor": self.request.floor,
             "at_least": None if best.at_least is None else float(rounded_down(best.at_least)),

@@ -8,10 +8,10 @@ import hashlib
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -109,7 +109,7 @@ class StepTrials:
     async def prepare(self) -> None:
         """Compute the rows of the step, draw them, and count the requests of all candidates."""
         await self.arms.freeze()
-        self.units = list(self._drawn())
+        self.units = self._drawn()
         grouped = isinstance(self.node, SemAgg)
         self.all = len(self.units) if grouped else self.arms.frozen.rows.num_rows
         some = [number for unit in self.units[:_ESTIMATED] for number in unit]
@@ -117,18 +117,14 @@ class StepTrials:
         await self.arms.estimate(self.arms.frozen.only(some), self.lost)
         self.estimates = {each.variant: each for each in self.arms.estimates}
 
-    def _drawn(self) -> Iterator[tuple[int, ...]]:
+    def _drawn(self) -> list[tuple[int, ...]]:
         """The rows of each unit by number, in the order of the draw: rows with different questions, or
         groups. Any beginning is a uniform sample.
         """
         node, rows = self.node, self.arms.frozen.rows
         paths = node.by if isinstance(node, SemAgg) else node.prompt.fields
-        units: dict[str, list[int]] = {}
-        for number, row in enumerate(rows.to_pylist()):
-            key = canonical_json(plain([at(row, path) for path in paths]))
-            units.setdefault(key, []).append(number)
-        for key in in_order(units, self.seed):
-            yield tuple(units[key]) if isinstance(node, SemAgg) else (units[key][0],)
+        keys = ([at(row, path) for path in paths] for row in rows.to_pylist())
+        return units_of(keys, self.seed, whole=isinstance(node, SemAgg))
 
     @cached_property
     def measure(self) -> Measure:
@@ -378,14 +374,17 @@ def drawn(
         raise PlanError(
             f"plan {plan.name} has no rows to draw from", hint="give its inputs, with rows"
         )
+    rows, windows = inputs[name].to_pylist(), plan.windows
+    keys = (row[windows.partition] if windows else row for row in rows)
+    return name, units_of(keys, seed, whole=windows is not None)
+
+
+def units_of(keys: Iterable[Any], seed: int, *, whole: bool) -> list[tuple[int, ...]]:
+    """The numbers of the rows of each key in the order of a draw, or the first of them unless a unit is a
+    `whole` group; any beginning is a uniform sample.
+    """
     units: dict[str, list[int]] = {}
-    for number, row in enumerate(inputs[name].to_pylist()):
-        key = row[plan.windows.partition] if plan.windows else plain(row)
-        units.setdefault(canonical_json(key), []).append(number)
-    found = (units[key] for key in in_order(units, seed))
-    return name, [tuple(own) if plan.windows else (own[0],) for own in found]
-
-
-def in_order(keys: Iterable[str], seed: int) -> list[str]:
-    """Keys in the order of a draw; any beginning is a uniform sample."""
-    return sorted(keys, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest())
+    for number, key in enumerate(keys):
+        units.setdefault(canonical_json(plain(key)), []).append(number)
+    drawn_keys = sorted(units, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest())
+    return [tuple(units[key]) if whole else (units[key][0],) for key in drawn_keys]

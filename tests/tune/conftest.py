@@ -18,6 +18,7 @@ from semgraph.tune import tuned
 from tests.cli.conftest import Project
 from tests.llm.server import ModelServer
 from tests.served import served
+from tests.tune.judges import Judge
 
 PLAN = """
 plan: complaints
@@ -78,6 +79,17 @@ async def answers(body: dict[str, Any]) -> str:
     if "answer" in properties:
         return json.dumps({"answer": said(question, *QUOTED.findall(question))})
     return json.dumps({name: f"{name} of {question}" for name in properties})
+
+
+@pytest.fixture
+def judge() -> Judge:
+    return Judge()
+
+
+@pytest.fixture
+async def server(judge: Judge) -> AsyncIterator[ModelServer]:
+    async with ModelServer(judge) as started:
+        yield started
 
 
 @pytest.fixture

@@ -19,21 +19,10 @@ from semgraph.errors import PlanError
 from semgraph.tune.plans import PlanTuning
 from semgraph.tune.walk import Counted, Entry, Measure, Walk
 from tests.llm.server import ModelServer
-from tests.tune.judges import Judge, leaking, notes, opened, truth_of, tuned
+from tests.tune.judges import leaking, notes, opened, truth_of, tuned
 
 BOTH = ["default", "small"]
 RULES = "Rules: " + "a pipe leaks if water comes out of it, however little. " * 12
-
-
-@pytest.fixture
-def judge() -> Judge:
-    return Judge()
-
-
-@pytest.fixture
-async def server(judge: Judge) -> AsyncIterator[ModelServer]:
-    async with ModelServer(judge) as started:
-        yield started
 
 
 @pytest.fixture

@@ -18,23 +18,12 @@ from semgraph.execution.record import INPUT_ROW
 from semgraph.tune.trials import StepTrials
 from semgraph.tune.walk import Counted, Entry, Walk
 from tests.llm.server import ModelServer
-from tests.tune.judges import Judge, leaking, notes, opened, truth_of, tuned
+from tests.tune.judges import leaking, notes, opened, truth_of, tuned
 from tests.tune.test_level import ERROR
 
 FLOOR, PACKED, WIDE = 0.8, "good=packed(rows=5)", 5
 SPOILT = 1 - (FLOOR - 1e-4) / (2 - FLOOR + 1e-4)  # of the calls
 RULES = "Rules: " + "a pipe leaks if water comes out of it, however little. " * 12
-
-
-@pytest.fixture
-def judge() -> Judge:
-    return Judge()
-
-
-@pytest.fixture
-async def server(judge: Judge) -> AsyncIterator[ModelServer]:
-    async with ModelServer(judge) as started:
-        yield started
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 import semgraph as sg
 from semgraph.errors import ModelUnavailable, PlanError
 from tests.llm.server import Answer, ModelServer, error
-from tests.tune.judges import Judge, leaking, notes, opened, share, truth_of, tuned
+from tests.tune.judges import leaking, notes, opened, share, truth_of, tuned
 
 BOTH = ["default", "small"]
 RULES = "Rules: " + "a pipe leaks if water comes out of it, however little. " * 12
@@ -34,17 +34,6 @@ class No(Implementation[SemFilter]):
         BODY
 '''
 SAYS_NO = "return answer_table(node, [Outcome({'keep': False})] * rows.items.num_rows)"
-
-
-@pytest.fixture
-def judge() -> Judge:
-    return Judge()
-
-
-@pytest.fixture
-async def server(judge: Judge) -> AsyncIterator[ModelServer]:
-    async with ModelServer(judge) as started:
-        yield started
 
 
 @pytest.fixture
