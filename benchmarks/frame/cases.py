@@ -36,6 +36,7 @@ class Case:
         full: Whether only `--full` includes it.
         trials: The number of trials; counts that cannot vary are measured once.
         seconds: The time limit; a case that exceeds it is recorded as unfinished.
+        about: The seconds that a trial is estimated to take, where none is recorded; 0: unknown.
     """
 
     key: Mapping[str, str | int | float]
@@ -45,6 +46,7 @@ class Case:
     full: bool = False
     trials: int = 3
     seconds: float = 600
+    about: float = 0
 
 
 @dataclass(frozen=True)
