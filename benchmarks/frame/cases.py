@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.frame.charts import Chart
-from benchmarks.frame.tables import Table
+from benchmarks.frame.tables import Table, Target
 from semgraph.errors import did_you_mean
 
 FOLDER = Path(__file__).parents[1]
@@ -62,6 +62,7 @@ class Benchmark:
         parts: Tables for written pages: `NAME/PART` in `<!-- made: NAME/PART -->`.
         kind: A simulated model or a real one.
         sources: Folders and files beside its own that its figures depend on, from the root.
+        targets: What its figures should reach.
         lacks: Says what is missing before it can run; "": nothing.
         options: Of its command.
     """
@@ -74,6 +75,7 @@ class Benchmark:
     parts: Mapping[str, Table] = field(default_factory=dict)
     kind: Literal["simulated", "real"] = "simulated"
     sources: tuple[str, ...] = PRODUCT
+    targets: tuple[Target, ...] = ()
     lacks: Callable[[], str] = str
     options: str = ""
 
