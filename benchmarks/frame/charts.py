@@ -31,6 +31,7 @@ _DASHES = ("", "6 3", "6 2 1 2", "2 2")
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 760, 400, 70, 44, 340
 _NARROW = 520  # of a chart that a phone can show
 _MANY = 300  # the span from which on a logarithmic axis has labels at powers of ten only
+_SPAN = 4  # up to which it has more labels than 1, 2 and 5
 _LETTER = 6.4  # of a label, in pixels
 _PLACES = tuple(
     (s * x, s * y) for s in (1, 2, 3, 4) for x, y in ((9, 4), (-9, 4), (0, -9), (0, 16))
@@ -164,7 +165,8 @@ def _axis(
     low, high = min(values, default=1.0), max(values, default=1.0)
     if log:
         low, high = low * 0.8, high * 1.25
-        steps = (1,) if high > _MANY * low else (1, 2, 5)
+        few = (1, 2, 5) if high > _SPAN * low else (1, 1.5, 2, 3, 4, 5, 7)
+        steps = (1,) if high > _MANY * low else few
         tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         ticks = [step * 10.0**ten for ten in tens for step in steps]
     else:

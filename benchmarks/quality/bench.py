@@ -271,6 +271,15 @@ BENCHMARK = Benchmark(
     parts={
         "rows": Table("", "rows, way", f"{_FEW}; {_F1}", {"rows": (FILTER, JOIN), **_LOCAL}, note=_ROWS),
         "rankings": Table("", "rows, way", f"{_FEW}; {_TOP}", {"rows": RANKING, **_LOCAL}, note=_RANKS),
+        **{
+            part: Table("", "part, way, model", f"{_FEW}; {columns}", {"set": name})
+            for part, name, columns in (
+                ("locomo", LOCOMO, "F1, answerable=f1:.3f; declined=declined:.3f; evidence shown @10=recall@10 shown:.3f"),
+                ("longmemeval", LONGMEMEVAL, "accuracy=accuracy:.3f; all evidence shown @5=all@5 shown:.3f"),
+                ("musique", MUSIQUE, "F1=f1:.3f; exact=exact:.3f; needed paragraphs shown=recall shown:.3f"),
+                ("movies", SEMBENCH, f"P=precision:.3f; R=recall:.3f; {_F1}"),
+            )
+        },
         "worlds": Table("", "messages, way", f"{_FEW}; {_GRAPH}", {"messages": SMALL, **_LOCAL}, note=_TELLS),
     },
     kind="real",
