@@ -108,7 +108,7 @@ def _public() -> Iterator[Case]:
         (LONGMEMEVAL, "oracle, 2 of each type", "oracle", (2,), some),
         (LONGMEMEVAL, "oracle", "oracle", (), {}),
         (LONGMEMEVAL, "S", "S", (), {}),
-        (MUSIQUE, "20 questions, 3 paragraphs of each", "MuSiQue", (3, 20), PARAGRAPHS),
+        (MUSIQUE, "20 of 200 questions, 3 paragraphs of each", "MuSiQue, 200", (3, 20), PARAGRAPHS),
         (MUSIQUE, "all", "MuSiQue", (), {}),
     )
     for name, part, file, sizes, ways in parts:
@@ -255,9 +255,10 @@ BENCHMARK = Benchmark(
             f"""questions; paragraphs; F1=f1:.3f; {_shares(*public.HOPS)}; exact=exact:.3f;
             needed paragraphs shown=recall shown:.3f; cited=recall cited:.3f; {_COST}; data""",
             {"set": MUSIQUE},
-            note="Questions at equal distances in the file; the paragraphs of all are one corpus, as HippoRAG's authors put "
-            f"them, and {public.SHOWN} are shown with a question. “3 paragraphs of each”: those that the answer needs, and "
-            "others up to three, so a search has fewer wrong paragraphs to choose from than in published figures.",
+            note="Questions at equal distances in the file, of MuSiQue's or of 200 of these; the paragraphs of all are one "
+            f"corpus, as HippoRAG's authors put them, and {public.SHOWN} are shown with a question. “3 paragraphs of each”: "
+            "those that the answer needs, and others up to three, so a search has fewer wrong paragraphs to choose from than "
+            "in published figures.",
         ),
         Table(
             "SemBench's movies: are positive reviews found, and pairs of opposite opinions?", "part, way, model",
