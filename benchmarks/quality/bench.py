@@ -99,8 +99,8 @@ def _public() -> Iterator[Case]:
             run = partial(_told, file, sizes, way, name)
             yield _case({"set": name, "part": part, "way": way}, run, {"data": known}, **more)
     known = public.SOURCES["reviews"].settings(INPUTS.data)
-    for part, ways in reviews.WAYS.items():
-        for way in ways:
+    for part, hows in reviews.WAYS.items():
+        for way in hows:
             key, run = {"set": SEMBENCH, "part": part, "way": way}, partial(_reviewed, part, way)
             later = INPUTS.local and way == "logit" and part == reviews.FILTER
             more = {"full": later or INPUTS.data is None, "about": 80}
@@ -124,7 +124,7 @@ async def _told(
 
 async def _reviewed(part: str, way: str, own: Asking, _: int) -> Figures:
     task = reviews.load(part, INPUTS.data)
-    own.afford(task.rows.left["reviewText"].to_pylist(), 1, f"{part} by {way}")
+    own.afford([f"{text}" for text in task.rows.left["reviewText"]], 1, f"{part} by {way}")
     return {**task.figures(await own.answer(task.node, task.rows, way)), **_data("reviews")}
 
 
