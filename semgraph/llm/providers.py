@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from semgraph.errors import PlanError, did_you_mean
+from semgraph.folders import example_file
 from semgraph.formats import BAD, GOOD, NOTE, plural, size
 from semgraph.llm.base import Kind, Limits, ModelSpec
 from semgraph.llm.catalogue import (
@@ -270,7 +271,10 @@ class _Replayed(Provider):
     def open(self, spec: ModelSpec, means: Means) -> Any:
         from semgraph.llm.recording import Recorded, RecordedEmbedder
 
-        recording = means.folder / spec.model if spec.model else means.recording
+        recording = means.recording
+        if spec.model:
+            own = means.folder / spec.model
+            recording = own if own.exists() else example_file(spec.model) or own
         if recording is None:
             what = f"{spec}: there is no plan with a recording here"
             raise PlanError(what, hint="write recorded:FILE")
