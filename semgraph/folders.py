@@ -169,10 +169,10 @@ def examples_folder() -> Path:
     return inside if inside.is_dir() else _PACKAGE.parent / "docs" / "examples"
 
 
-def example_file(name: str) -> Path | None:
-    """The file of an example by its name, `examples/remember.yaml`."""
+def example_file(name: str, inside: str = "") -> Path | None:
+    """The file of an example, by `examples/NAME`."""
     folder, _, rest = name.partition("/")
-    path = examples_folder() / rest
+    path = examples_folder() / inside / rest
     return path if folder == "examples" and path.is_file() else None
 
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from semgraph.errors import PlanError, did_you_mean
-from semgraph.folders import example_file
 from semgraph.formats import BAD, GOOD, NOTE, plural, size
 from semgraph.llm.base import Kind, Limits, ModelSpec
 from semgraph.llm.catalogue import (
@@ -269,12 +268,9 @@ class _Replayed(Provider):
     replays = True
 
     def open(self, spec: ModelSpec, means: Means) -> Any:
-        from semgraph.llm.recording import Recorded, RecordedEmbedder
+        from semgraph.llm.recording import Recorded, RecordedEmbedder, recording_file
 
-        recording = means.recording
-        if spec.model:
-            own = means.folder / spec.model
-            recording = own if own.exists() else example_file(spec.model) or own
+        recording = recording_file(spec.model, means.folder) if spec.model else means.recording
         if recording is None:
             what = f"{spec}: there is no plan with a recording here"
             raise PlanError(what, hint="write recorded:FILE")
