@@ -1,6 +1,6 @@
-"""Records the answers of the tutorials: `python -m tests.docs.record`.
+"""Records the answers of the tutorials: `python -m tests.docs.record [first_graph]`.
 
-They are those of the simulated model of the pages. Readers replay them (`--llm recorded`), so that a
+They are those of the simulated model of the pages, with vectors of the local embedder. Readers replay them (`--llm recorded`), so that a
 tutorial prints the same everywhere, without a model. Run this when a tutorial asks something else, then
 renew the page.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from typing import Any
 from unittest.mock import patch
 
 import semgraph as sg
-from semgraph.llm.embed import OpenAIEmbedder
+from semgraph.llm.catalogue import DEFAULT_EMBEDDER
+from semgraph.llm.embed import LocalEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.recording import Recorder
 from semgraph.session.resources import Resources
@@ -26,7 +28,7 @@ from tests.docs.blocks import ROOT, blocks
 from tests.served import served
 
 EXAMPLES = ROOT / "docs" / "examples"
-MODEL, EMBEDDER = "simulated:gpt-4.1-mini", "simulated:vectors"
+MODEL = "simulated:gpt-4.1-mini"
 
 
 @contextmanager
@@ -35,22 +37,25 @@ def recording(name: str) -> Iterator[sg.Session]:
     recorder, server = Recorder(), PageModel()
     with served(server), tempfile.TemporaryDirectory() as folder:
         llm = recorder.llm(OpenAI("gpt-4.1-mini", server.base_url, "none"))
-        embedder = OpenAIEmbedder("vectors", server.base_url, "none", dimensions=64)
+        embedder = LocalEmbedder(DEFAULT_EMBEDDER)
         clock = recorder.clock(lambda _name: datetime.now(UTC))
         with (
             patch.object(Resources, "_clock", lambda *_: clock),
             sg.Session(llm=llm, embedder=recorder.embedder(embedder), folder=folder) as session,
         ):
             yield session
-    recorder.recording.model, recorder.recording.embedder = MODEL, EMBEDDER
-    recorder.write(EXAMPLES / "recordings" / f"{name}.jsonl")
+    recorder.recording.model = MODEL
+    path = EXAMPLES / "recordings" / f"{name}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    recorder.write(path)
+    path.chmod(0o644)
 
 
 def first_graph() -> None:
     """The runs of docs/first-graph.md."""
     page = "".join(b.text for b in blocks(ROOT / "docs" / "first-graph.md") if b.language == "bash")
     rows = [json.loads(line) for line in re.findall(r"echo '(\{.*\})'", page)]
-    (query,) = re.findall(r'queries="([^"]*)"', page)
+    query = re.findall(r'queries="([^"]*)"', page)[0]
     with recording("first_graph") as session:
         session.run("add_episode", episodes=rows[:-1])
         session.run("add_episode", episodes=rows[-1:])
@@ -76,4 +81,5 @@ def memory() -> None:
 
 if __name__ == "__main__":
     for record in (first_graph, first_filter, memory):
-        record()
+        if record.__name__ in (sys.argv[1:] or record.__name__):
+            record()
