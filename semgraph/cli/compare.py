@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -56,6 +57,10 @@ def compare(
     arms: Annotated[
         str | None, flag("--arms FILE", "Variants from a YAML file: {NAME: {KEY: VALUE}}.")
     ] = None,
+    dataset: Annotated[
+        str | None,
+        flag("--dataset NAME|DIR", "A folder with the plan, its rows, the truth and variants."),
+    ] = None,
     truth: Annotated[
         str | None, flag("--truth FILE", "What is right: columns that name a row, and its answers.")
     ] = None,
@@ -82,19 +87,25 @@ def compare(
 
         _print(options, load_comparison(show), chart)
         return
-    if plan is None:
-        hint = "semgraph compare PLAN --step STEP --implementations A,B"
+    if plan is None and dataset is None:
+        hint = "semgraph compare PLAN --step STEP --implementations A,B, or --dataset DIR"
         raise PlanError("there is no plan to compare", hint=hint)
     chosen = read_arms(implementations, variant or [], ";".join(grid or []), arms)
     with options.session() as session:
-        prepared = given.prepare(session, plan)
+        from semgraph.compare.dataset import Dataset
         from semgraph.render.header import header
 
+        data = Dataset.named(dataset, session.folder) if dataset is not None else None
+        plan = str(data.plan) if plan is None and data is not None else plan
+        prepared = given.prepare(session, plan)
         values = given.rows(prepared)
+        if data is not None:
+            files = [f"{name}={path}" for name, path in data.rows(prepared, values).items()]
+            values |= replace(given, input=files).rows(prepared)
         every = bool(options.verbose)
         options.talk(*header(prepared, plan, values, session.settings, every=every))
         job = session.acompare(
-            plan, **given.loading, **chosen, step=step, truth=truth, labels=labels, at=at, judge=judge,
+            plan, dataset=dataset, **given.loading, **chosen, step=step, truth=truth, labels=labels, at=at, judge=judge,
             trials=trials, times=times, rows=request.rows, sample=request.sample, seed=request.seed,
             fresh=request.fresh, say=options.talk, inputs=values,
         )  # fmt: skip

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from semgraph.errors import ModelUnavailable, PlanError, Position, Problem, RowError
+from semgraph.folders import example_file
 from semgraph.formats import shortened
 from semgraph.llm.base import (
     LLM,
@@ -341,6 +342,12 @@ class RecordedEmbedder(CountsTokens, Free):
 def bare_name(name: str) -> str:
     """The model in `openai:gpt-4.1-mini@http://host/v1?structured=tool`: `gpt-4.1-mini`."""
     return name.partition(":")[2].partition("@")[0].partition("?")[0]
+
+
+def recording_file(name: str, folder: Path) -> Path:
+    """The file of `recorded:NAME`: in the folder, else among the examples, `examples/first_graph.jsonl`."""
+    own = folder / name
+    return own if own.exists() else example_file(name, "recordings") or own
 
 
 class Recorder:

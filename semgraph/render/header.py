@@ -15,6 +15,7 @@ from semgraph.frontend.document import find_plan, read_file
 from semgraph.frontend.row_files import LoadedInput
 from semgraph.llm.base import ModelSpec
 from semgraph.llm.providers import PROVIDERS
+from semgraph.llm.recording import recording_file
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import LogicalPlan
 from semgraph.options import RunOptions
@@ -173,7 +174,7 @@ def _sentence(doc: str) -> str:
 
 def described(spec: ModelSpec, plan: LogicalPlan, settings: Settings) -> str:
     """A model in words; for a recording, the recorded model and the date."""
-    recording = settings.cwd / spec.model if spec.model else plan.recording
+    recording = recording_file(spec.model, settings.cwd) if spec.model else plan.recording
     return PROVIDERS[spec.provider].describe(spec, recording)
 
 

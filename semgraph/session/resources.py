@@ -625,10 +625,10 @@ class Resources:
     def _clock(self, recording: Path | Recording) -> Clock:
         if isinstance(recording, Recording) or not self.replays:
             return lambda _name: datetime.now(UTC)
-        from semgraph.llm.recording import Recorded
+        from semgraph.llm.recording import Recorded, recording_file
 
-        spec = self.settings.model()
-        return Recorded(self.settings.cwd / spec.model if spec.model else recording).now
+        name = self.settings.model().model
+        return Recorded(recording_file(name, self.settings.cwd) if name else recording).now
 
     @asynccontextmanager
     async def opened_store(self, graph: Graph | None = None) -> AsyncIterator[Store]:

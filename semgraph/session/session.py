@@ -590,9 +590,10 @@ class Session:
 
     async def acompare(  # noqa: D417 - the others are those of `arun`
         self,
-        plan: PlanLike,
+        plan: PlanLike | None = None,
         /,
         *,
+        dataset: str | Path | None = None,
         variants: Variants | None = None,
         grid: Grid | None = None,
         step: str | None = None,
@@ -624,7 +625,9 @@ class Session:
         need is sent once, and each is charged for it; trials share no answers.
 
         Args:
-            plan: A path, a name, a loaded plan, or a frame.
+            plan: A path, a name, a loaded plan, or a frame; default: that of the data set.
+            dataset: A folder with the rows, the truth and the plan, or the name of one that comes with
+                semgraph. What else is given takes the place of its files.
             variants: With `step` implementations, `["per_row", "packed(rows=10)"]`, or these by name.
                 Or changes by variant, `{"one": {"preset": "fused"}, "two": {"told": "block()"}}`:
                 `preset`, `plan`, `llm`, `embedder`, `params.NAME`, `models.ROLE`, `prompts.NAME` (a
@@ -656,9 +659,25 @@ class Session:
         """
         from semgraph.compare.loop import compare
 
+        loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
+        loading |= {"prompts": prompts, "strict": strict}
+        given = {**(inputs or {}), **more}
+        if dataset is not None:
+            from semgraph.compare.dataset import Dataset
+
+            data = Dataset.named(dataset, self.folder)
+            plan = data.plan if plan is None else plan
+            logical = self.prepare(plan, **loading)
+            given |= data.rows(logical, given)
+            if truth is None and labels is None:
+                answers = {"step": step} | data.answers(logical, step)
+                step, truth, labels = (answers.get(key) for key in ("step", "truth", "labels"))
+            variants = variants or (None if grid else data.variants)
+        if plan is None:
+            hint = command("semgraph compare PLAN …, or --dataset DIR", 'compare("PLAN", …)')
+            raise PlanError("there is no plan to compare", hint=hint)
         request, resources = self._comparison(
-            plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(rows=rows, sample=sample, seed=seed),
-            {"params": params, "preset": preset, "use": use, "prompts": prompts, "strict": strict},
+            plan, variants, grid, step, given, RunOptions(rows=rows, sample=sample, seed=seed), loading,
             truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
             judge=None if judge is None else self.prepare(judge),
         )  # fmt: skip
@@ -787,7 +806,7 @@ class Session:
         return self._waiting.wait(self.atune(plan, **options), calls_model=True)
 
     @_takes_arguments_of(acompare)
-    def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
+    def compare(self, plan: PlanLike | None = None, /, **options: Any) -> Comparison:
         """Compare and wait for the result. Takes the arguments of `acompare`."""
         return self._waiting.wait(self.acompare(plan, **options), calls_model=True)
 
