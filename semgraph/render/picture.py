@@ -7,8 +7,9 @@ from tables that also have `source` and `target`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from semgraph.execution.record import WRITTEN, Run, recorded_parts, recorded_steps
@@ -79,44 +80,27 @@ class Arrow:
 
 @dataclass
 class Picture:
-    """All nodes and edges of one partition, by key. `has_edges`: the graph has edge labels.
-    `loose`: omitted edges without name and text that have an end outside of the picture.
-    `rows`: the keys of all of them, by label and by whether it is of edges. `names`: those of nodes
-    outside of the picture, as far as they are known.
+    """All nodes and edges of one partition, by key. `loose`: omitted edges without name and text that
+    have an end outside of the picture. `rows`: the keys of all, by label ("" if unknown) and whether
+    it is of edges. `names`: names of nodes outside of the picture, as far as they are known.
     """
 
     partition: str
-    has_edges: bool = False
     nodes: dict[str, Dot] = field(default_factory=dict)
     edges: dict[str, Arrow] = field(default_factory=dict)
     loose: dict[str, Arrow] = field(default_factory=dict)
     rows: dict[tuple[str, bool], dict[str, None]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def counts_edges(self) -> bool:
-        """Whether edges are counted, even if there are none."""
-        return self.has_edges or bool(self.edges)
-
-    @property
-    def labelled(self) -> bool:
-        """Whether the labels of the rows are known."""
-        return any(label for label, _ in self.rows)
-
-    @property
-    def counts(self) -> str:
-        """The counts by label in words: `3 Person, 2 KNOWS`; without labels: `3 nodes, 0 edges`."""
-        if self.labelled:
-            return self.counted(lambda _: True)
-        nodes = plural(len(self.nodes), "node")
-        return f"{nodes}, {plural(len(self.edges), 'edge')}" if self.counts_edges else nodes
-
-    def counted(self, of: Callable[[str], bool]) -> str:
-        """The counts by label of the rows with these keys; nodes first."""
-        sums = {name: sum(map(of, keys)) for name, keys in self.rows.items()}
+    def counts(self, of: Callable[[str], bool] = lambda _: True) -> str:
+        """The counts by label of the rows with these keys: `3 Person, 2 KNOWS`; `2 nodes` of rows whose
+        label is unknown.
+        """
+        rows = self.rows or {("", False): dict(self.nodes), ("", True): dict(self.edges)}
+        sums = [(sum(map(of, rows[name])), *name) for name in sorted(rows, key=itemgetter(1))]
         return ", ".join(
             f"{count(number)} {label}" if label else plural(number, "edge" if edge else "node")
-            for (label, edge), number in sorted(sums.items(), key=lambda each: each[0][1])
+            for number, label, edge in sums
             if number
         )
 
@@ -148,7 +132,7 @@ def pictures(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[Pictu
         draw = graph.drawn(label) if label in graph.labels else graph.draw
         for row in python_rows(table):
             partition = str(row.get(graph.partition) or "")
-            picture = by_partition.setdefault(partition, Picture(partition, bool(graph.edges)))
+            picture = by_partition.setdefault(partition, Picture(partition))
             is_edge = {"source", "target"} <= names or label in edges
             if is_edge:
                 _add_edge(picture, row, graph, label, draw)
@@ -301,7 +285,8 @@ def lines(
     alone = {key: name for key, name in (named or picture.names).items() if key not in tied}
     drawn = edges[:_EDGES]
     counted = {*facts, *tied, *alone}
-    title = _title(picture, graph, of, counted)
+    name = f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}"'
+    title = f"{name}, {of}: {picture.counts(counted.__contains__)}"
     columns = [
         Column("", _arrows(picture, drawn)),
         Column("holds", [edge.holds for edge in drawn]),
@@ -323,7 +308,7 @@ def lines(
     if len(edges) > _EDGES:
         yield f"  … {plural(len(edges) - _EDGES, 'more edge')}"
     yield from _alone(picture, [*alone.values()], width)
-    if left_out := picture.counted(lambda key: key not in counted) if picture.labelled else "":
+    if left_out := picture.counts(lambda key: key not in counted):
         yield from hanging(f"  not drawn: {left_out}", width, 4)
     if dropped := [column.title for column in columns[len(fitted) :]]:
         yield f"  … {plural(len(dropped), 'more column')} in a wider terminal: {', '.join(dropped)}"
@@ -346,12 +331,6 @@ def _arrows(picture: Picture, edges: Sequence[Arrow]) -> list[str]:
 
 def _width(names: Iterable[str]) -> int:
     return min(_NAME, Column("", list(names)).width)
-
-
-def _title(picture: Picture, graph: Graph, of: str, drawn: Container[str]) -> str:
-    counts = picture.counted(drawn.__contains__) if picture.labelled else picture.counts
-    name = f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}"'
-    return f"{name}, {of}: {counts}"
 
 
 def _numbers(edge: Arrow, members: Mapping[str, int]) -> str:

@@ -85,25 +85,13 @@ class StoredGraph:
         return path
 
     def as_dict(self) -> dict[str, Any]:
-        """The group, the time, the counts, and all nodes and edges with what a picture names of them."""
-        nodes = (
-            {"key": k, "label": n.label, "name": n.name}
-            for p in self._pictures()
-            for k, n in p.nodes.items()
-        )
-        edges = (
-            {"key": key, "source": e.source, "target": e.target, "label": e.label, "name": e.name, "text": e.text,
-             "from": e.period[0], "to": e.period[1]}
-            for p in self._pictures() for key, e in {**p.edges, **p.loose}.items()
-        )  # fmt: skip
-        return {
-            "group": self.group,
-            "at": self.at.isoformat() if self.at else None,
-            "counts": self.counts,
-            "nodes": list(nodes),
-            "edges": list(edges),
-            "notes": list(self.notes),
-        }
+        """The group, the time, the counts, and all nodes and edges with what a picture shows of them."""
+        (drawn,) = self._pictures() or [Picture(self.group)]
+        rows = drawn.nodes, {**drawn.edges, **drawn.loose}
+        nodes, edges = ([{"key": k, **vars(each)} for k, each in of.items()] for of in rows)
+        at = self.at.isoformat() if self.at else None
+        facts = {"group": self.group, "at": at, "counts": self.counts, "notes": self.notes}
+        return {**facts, "nodes": nodes, "edges": edges}
 
 
 def as_of(

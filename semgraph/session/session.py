@@ -899,17 +899,6 @@ class Session:
         async with group_rows(self._resources, labels, group) as tables:
             return await networkx_graph(labels, tables)
 
-    @checks_arguments
-    def show(
-        self,
-        group: str,
-        *,
-        at: str | datetime | None = None,
-        graph: str | Path | Graph | None = None,
-    ) -> StoredGraph:
-        """A group's graph as a text and a drawing. Blocks until `ashow` ends."""
-        return self._waiting.wait(self.ashow(group, at=at, graph=graph))
-
     async def ashow(
         self,
         group: str,
@@ -938,6 +927,11 @@ class Session:
         if time is not None:
             found = as_of(found, labels, time)
         return StoredGraph(group, labels, found, time, rows.notes)
+
+    @_takes_arguments_of(ashow)
+    def show(self, group: str, **options: Any) -> StoredGraph:
+        """A group's graph as a text and a drawing. Takes the arguments of `ashow`."""
+        return self._waiting.wait(self.ashow(group, **options))
 
     async def agroups(self, graph: str | Path | Graph | None = None) -> dict[str, dict[str, int]]:
         """The groups of the store, each with its number of rows by label. The store is only read.

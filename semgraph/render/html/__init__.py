@@ -80,7 +80,7 @@ def graph_page(tables: Iterable[tuple[str, pa.Table]], graph: Graph, title: str 
             the graph.
     """
     parts = pictures(tables, graph)
-    heads = [parts[0].counts] if title and len(parts) == 1 else [""] * len(parts)
+    heads = [parts[0].counts()] if title and len(parts) == 1 else [""] * len(parts)
     sections = [
         {
             "anchor": f"graph-{i}",

@@ -112,7 +112,7 @@ def _springs(graph: Any) -> list[Point]:
 
 def graph(picture: Picture, number: str, most: int = _NODES) -> dict[str, Any]:
     """A graph as data for the page's script, its legend, and a table: at most so many nodes."""
-    title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts}"
+    title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts()}"
     ends = (end for edge in picture.edges.values() for end in (edge.source, edge.target))
     keys = list(dict.fromkeys([*picture.nodes, *ends]))
     drawing = _Drawing(picture, keys, most)
@@ -298,5 +298,5 @@ def _alone(picture: Picture) -> str:
     if not alone:
         return ""
     more = f" … and {count(len(alone) - _ROWS)} more" if len(alone) > _ROWS else ""
-    lead = "Nodes without an edge: " if picture.counts_edges else "Nodes: "
+    lead = "Nodes without an edge: " if picture.edges else "Nodes: "
     return lead + ", ".join(alone[:_ROWS]) + more
