@@ -366,7 +366,7 @@ def hints(
         f"Next: semgraph run {name}" + (f"   ({shortened(doc, _BRIEF)})" if doc else "")
         for name, doc in following.items()
     ]
-    drawn = drawing(result, plan) if plan.writes and result.written else []
+    drawn = drawing(result, plan) if plan.writes else []
     edges = [each for picture in drawn for each in picture.front[0].items()]
     if result.meter.total().calls_issued and result.record and edges:
         key, edge = edges[0]

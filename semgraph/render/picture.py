@@ -293,13 +293,14 @@ def lines(
         Column("from", [_numbers(edge, members or {}) for edge in drawn]),
     ]
     columns = [columns[0], *(column for column in columns[1:] if any(column.cells))]
-    if len(columns) > 1 and len(title) + sum(c.width + GAP for c in columns[1:]) > width:
+    fitted, widths = fitting(columns, width, whole=True)
+    room = width - sum(GAP + each for each in widths[1:])
+    if (needed := Column(title, []).width) <= room:
+        fitted[0], widths[0] = replace(fitted[0], title=title), max(widths[0], needed)
+    else:
         yield from folded(title, width)
-        title = ""
-    columns[0] = replace(columns[0], title=title)
-    fitted, widths = fitting(columns, width, whole=bool(drawn))
     heads, *rows = rows_of(fitted, widths)
-    yield heads.plain
+    yield from filter(None, [heads.plain])
     left = " " * (2 + _width(picture.name(edge.source) for edge in drawn))
     for row, edge in zip(rows, drawn, strict=False):
         yield row.plain

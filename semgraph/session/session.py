@@ -868,7 +868,7 @@ class Session:
         local = self.folder / "plans" / "graph.yaml"
         default = local if local.exists() else plans_folder() / "graph.yaml"
         with errors_of("graph"):
-            return read_graph(default if graph is None else graph_file(graph))
+            return read_graph(default if graph is None else graph_file(graph, self.folder))
 
     @checks_arguments
     def graph(self, group: str, *, graph: str | Path | Graph | None = None) -> nx.MultiDiGraph:
