@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semgraph.errors import PlanError
+from semgraph.folders import plans_folder
 from semgraph.formats import plural, size
 from semgraph.frontend.document import find_plan, read_file
 from semgraph.frontend.row_files import LoadedInput
@@ -165,6 +167,17 @@ def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[
                 name += "".join(f" -i {each}=..." for each in needed)
             sentences[name] = _sentence(str(data.get("doc") or ""))
     return dict(islice(sentences.items(), _NEXT))
+
+
+def graph_words(plan: LogicalPlan) -> str:
+    """The option that names the graph of a plan of a file, unless it is the default."""
+    file = (Path(plan.file).parent / str(plan.document.get("graph"))).resolve()
+    own, shipped = Path("plans", "graph.yaml"), plans_folder()
+    if file == (own if own.exists() else shipped / "graph.yaml").resolve():
+        return ""
+    if file.is_relative_to(shipped.resolve()):
+        return f" --graph {file.relative_to(shipped.resolve()).with_suffix('').as_posix()}"
+    return f" --graph {quote(str(file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file))}"
 
 
 def _sentence(doc: str) -> str:

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from semgraph.compare.comparison import Comparison, Estimate
     from semgraph.compare.request import ComparisonRequest, Say
     from semgraph.compare.variants import Grid, Variants
+    from semgraph.render.stored import StoredGraph
     from semgraph.session.explaining import ExplainFormat
     from semgraph.session.export import Exported
     from semgraph.session.refresh import Refresh
@@ -856,6 +857,13 @@ class Session:
             await open_for_reading(store, labels)
             return await store.statistics()
 
+    @checks_arguments
+    def cypher(
+        self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
+    ) -> list[dict[str, Any]]:
+        """The rows of a Cypher statement in a Neo4j store. Blocks until `acypher` ends."""
+        return self._waiting.wait(self.acypher(text, parameters, write=write))
+
     async def acypher(
         self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
     ) -> list[dict[str, Any]]:
@@ -879,7 +887,7 @@ class Session:
         local = self.folder / "plans" / "graph.yaml"
         default = local if local.exists() else plans_folder() / "graph.yaml"
         with errors_of("graph"):
-            return read_graph(default if graph is None else graph_file(graph))
+            return read_graph(default if graph is None else graph_file(graph, self.folder))
 
     @checks_arguments
     def graph(self, group: str, *, graph: str | Path | Graph | None = None) -> nx.MultiDiGraph:
@@ -909,6 +917,53 @@ class Session:
         labels = self._labels(graph)
         async with group_rows(self._resources, labels, group) as tables:
             return await networkx_graph(labels, tables)
+
+    async def ashow(
+        self,
+        group: str,
+        *,
+        at: str | datetime | None = None,
+        graph: str | Path | Graph | None = None,
+    ) -> StoredGraph:
+        """A group's graph as a text and a drawing, which a notebook shows and `save` writes as a page.
+        The store is only read.
+
+        Args:
+            group: The value of the partition.
+            at: A time, `2025-02-01`: edges that do not hold then are left out.
+            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
+
+        Raises:
+            PlanError: The store holds no row of this group, or `at` is no time.
+            StoreUnavailable: The store does not answer, or does not exist.
+        """
+        from semgraph.render.stored import StoredGraph, as_of, read_time
+        from semgraph.session.export import group_rows
+
+        labels, time = self._labels(graph), None if at is None else read_time(at)
+        async with group_rows(self._resources, labels, group) as rows:
+            found = [(label.name, table) async for label, table in rows]
+        if time is not None:
+            found = as_of(found, labels, time)
+        return StoredGraph(group, labels, found, time, rows.notes)
+
+    @_takes_arguments_of(ashow)
+    def show(self, group: str, **options: Any) -> StoredGraph:
+        """A group's graph as a text and a drawing. Takes the arguments of `ashow`."""
+        return self._waiting.wait(self.ashow(group, **options))
+
+    async def agroups(self, graph: str | Path | Graph | None = None) -> dict[str, dict[str, int]]:
+        """The groups of the store, each with its number of rows by label. The store is only read.
+
+        Args:
+            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
+
+        Raises:
+            StoreUnavailable: The store does not answer, or does not exist.
+        """
+        from semgraph.session.export import groups
+
+        return await groups(self._resources, self._labels(graph))
 
     @checks_arguments
     def export(
