@@ -1,20 +1,24 @@
-"""Progress of runs and downloads: live on a terminal, otherwise occasional plain lines."""
+"""Progress of runs and downloads: live on a terminal, one line that changes in a notebook, otherwise
+occasional plain lines.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from semgraph.display import noticing, preformatted
 from semgraph.execution.result import OnProgress, Progress
 from semgraph.formats import clock, dollars, duration, plural, short, size
 from semgraph.meter import Meter, StepMetrics
-from semgraph.render.tables import clipped
+from semgraph.render.tables import clipped, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -24,8 +28,10 @@ Say = Callable[[str], None]
 Clock = Callable[[], float]
 EVERY = 10.0  # seconds between two plain lines
 _STEPS = 3
-_SHORT = 1.0  # seconds of a Python run before a terminal shows it
+_SHORT = 1.0  # seconds of a Python run before a terminal or a notebook shows it
+_OFTEN = 0.5  # seconds between two changes of a notebook
 _WARMUP = 3.0  # seconds before the remaining time is estimated
+_STYLE = "font: 13px var(--jp-content-font-family, system-ui), sans-serif; opacity: .8"
 _SHOWN = threading.Lock()  # held by the displayed run
 
 
@@ -45,12 +51,15 @@ def spent(total: StepMetrics) -> str:
 
 @dataclass
 class Watch:
-    """The state of a run: finished and total rows, by step and for commits (step "")."""
+    """The state of a run: finished and total rows, by step and for commits (step ""), and notices by
+    kind.
+    """
 
     members: str
     clock: Clock = time.monotonic
     steps: dict[str, tuple[int, int]] = field(default_factory=dict)
     meter: Meter | None = None
+    notices: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.started = self.committed = self.clock()
@@ -63,6 +72,15 @@ class Watch:
         # a new dictionary, because another thread draws; the latest is last
         self.steps = {**others, progress.step: (progress.done, progress.total)}
         self.meter = progress.meter
+
+    def note(self, kind: str, text: str) -> bool:
+        """Record a notice; whether it is the first of its kind."""
+        others = {name: own for name, own in self.notices.items() if name != kind}
+        first, self.notices = (
+            text and kind not in self.notices,
+            others | ({kind: text} if text else {}),
+        )
+        return bool(first)
 
     @property
     def elapsed(self) -> float:
@@ -91,7 +109,12 @@ class Watch:
 
 @contextmanager
 def watched(
-    console: Console, members: str, *, quiet: bool = False, clock: Clock = time.monotonic
+    console: Console,
+    members: str,
+    *,
+    quiet: bool = False,
+    notices: bool = True,
+    clock: Clock = time.monotonic,
 ) -> Iterator[OnProgress | None]:
     """A callback for the argument `progress` of `Session.run`.
 
@@ -99,23 +122,23 @@ def watched(
         console: The output: live on a terminal, otherwise at most one plain line every few seconds.
         members: The name of the input rows; "" without a windowed input.
         quiet: Print nothing.
+        notices: Show what the run waits for, and how long it will take.
         clock: A clock in seconds.
     """
     watch = Watch(members, clock)
     if quiet:
         yield None
     elif console.is_terminal:
-        yield from _live(console, watch)
+        yield from _seen(_Live(console, watch), notices=notices)
     else:
-        yield _Plain(
-            watch, lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True)
-        )
+        say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
+        yield from _seen(_Plain(watch, say), notices=notices)
 
 
 @contextmanager
 def shown(stream: TextIO | None, clock: Clock = time.monotonic) -> Iterator[OnProgress | None]:
-    """A callback that shows the progress of a long Python run: live on a terminal, otherwise (also
-    in a notebook) as plain lines. Only one of several concurrent runs is shown.
+    """A callback that shows the progress of a long Python run: live on a terminal, in a notebook as
+    one line that changes, otherwise as plain lines. Only one of several concurrent runs is shown.
 
     Args:
         stream: The output, usually stderr; None: no output. Output that cannot be written is
@@ -129,12 +152,40 @@ def shown(stream: TextIO | None, clock: Clock = time.monotonic) -> Iterator[OnPr
         return
     try:
         console, watch = Console(file=stream), Watch("rows", clock)
-        if stream.isatty() and not console.is_jupyter:
-            yield from _live(console, watch, _SHORT)
+        if console.is_jupyter:
+            yield from _seen(_InNotebook(watch))
+        elif stream.isatty():
+            yield from _seen(_Live(console, watch, _SHORT))
         else:
-            yield _Plain(watch, partial(_written, stream), EVERY)
+            yield from _seen(_Plain(watch, partial(_written, stream), EVERY))
     finally:
         _SHOWN.release()
+
+
+@contextmanager
+def said(stream: TextIO | None) -> Iterator[Say]:
+    """A function that shows the lines of a comparison or a tuning: in a notebook as one line that
+    unfolds to all and is removed at the end, otherwise in the stream.
+    """
+    from rich.console import Console
+
+    console, lines = Console(file=stream), list[str]()
+    cell = _Cell()
+
+    def say(line: str) -> None:
+        lines.append(line)
+        if console.is_jupyter:
+            cell.show(line, lines)
+        elif stream is not None:
+            width = console.width if stream.isatty() else len(line)
+            for part in wrapped(line, width):
+                _written(stream, part)
+
+    with noticing(lambda _kind, text: text and say(text)):
+        try:
+            yield say
+        finally:
+            cell.show("")
 
 
 def _written(stream: TextIO, line: str) -> None:
@@ -144,28 +195,74 @@ def _written(stream: TextIO, line: str) -> None:
         stream.flush()
 
 
-def _live(console: Console, watch: Watch, silent_for: float = 0.0) -> Iterator[OnProgress]:
-    from rich.live import Live
-
-    # a stdout that is a file stays a file
-    live = Live(
-        get_renderable=lambda: _drawn(watch, console.width),
-        console=console,
-        transient=True,
-        redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
-    )
-
-    def see(progress: Progress) -> None:
-        watch.see(progress)
-        if not live.is_started and watch.elapsed >= silent_for:
-            live.start()
-
-    if not silent_for:
-        live.start()
+def _seen(display: _Display, *, notices: bool = True) -> Iterator[OnProgress]:
     try:
-        yield see
+        with noticing(display.notice if notices else None):
+            yield display.see
     finally:
-        live.stop()
+        display.end()
+
+
+class _Display(ABC):
+    """A display of the state of a run.
+
+    Args:
+        watch: The state.
+        silent_for: The seconds of a run before it is shown; notices are shown at once.
+    """
+
+    def __init__(self, watch: Watch, silent_for: float = 0.0) -> None:
+        self.watch, self.silent_for = watch, silent_for
+
+    def see(self, progress: Progress) -> None:
+        """Take an event."""
+        self.watch.see(progress)
+        if self.watch.elapsed >= self.silent_for:
+            self.show(progress)
+
+    def notice(self, kind: str, text: str) -> None:
+        """Take a notice."""
+        if self.watch.note(kind, text):
+            self.show_notice(text)
+
+    @abstractmethod
+    def show(self, progress: Progress) -> None:
+        """Show the state after an event."""
+
+    @abstractmethod
+    def show_notice(self, text: str) -> None:
+        """Show a new notice."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Remove what is shown."""
+
+
+class _Live(_Display):
+    def __init__(self, console: Console, watch: Watch, silent_for: float = 0.0) -> None:
+        from rich.live import Live
+
+        super().__init__(watch, silent_for)
+        # a stdout that is a file stays a file
+        self._live = Live(
+            get_renderable=lambda: _drawn(watch, console.width),
+            console=console,
+            transient=True,
+            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
+        )
+        if not silent_for:
+            self._live.start()
+
+    def show(self, progress: Progress) -> None:  # noqa: ARG002
+        if not self._live.is_started:
+            self._live.start()
+
+    def show_notice(self, text: str) -> None:  # noqa: ARG002
+        self._live.start()
+        self._live.refresh()  # a model that is loaded may stop the thread that draws
+
+    def end(self) -> None:
+        self._live.stop()
 
 
 def _drawn(watch: Watch, width: int) -> RenderableType:
@@ -185,39 +282,92 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
         f"{'✓' if done >= total else spinner} {name}  {done} of {total}"
         for name, done, total in listed
     ]
-    lines = [f"  {'     '.join(parts)}"] if parts else []
-    return Group(*(Text(clipped(line, width)) for line in (*lines, f"  {watch.summary()}")))
+    lines = [*watch.notices.values(), *(["     ".join(parts)] if parts else []), watch.summary()]
+    return Group(*(Text(clipped(f"  {line}", width)) for line in lines))
 
 
-class _Plain:
+class _Cell:
+    """One output of a notebook's cell, which is replaced."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, text: str, unfolded: Sequence[str] = ()) -> None:
+        """Show a text, which unfolds to lines; "" clears the output."""
+        if self._handle is None and not text:
+            return
+        data = {"text/plain": text, "text/html": _html(text, unfolded) if text else ""}
+        if self._handle is None:
+            from IPython.display import display
+
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
+
+
+def _html(text: str, unfolded: Sequence[str]) -> str:
+    from markupsafe import escape
+
+    line = escape(text)
+    if unfolded:
+        more = preformatted("\n".join(unfolded))
+        line = f"<details><summary>{line}</summary>{more}</details>"
+    return f'<div class="semgraph-progress" style="{_STYLE}">{line}</div>'
+
+
+class _InNotebook(_Display):
+    def __init__(self, watch: Watch) -> None:
+        super().__init__(watch, _SHORT)
+        self._cell, self._last = _Cell(), watch.started
+
+    def show(self, progress: Progress) -> None:
+        if self.watch.clock() - self._last >= _OFTEN:
+            self._draw(_step(progress) + self.watch.summary())
+
+    def show_notice(self, text: str) -> None:  # noqa: ARG002
+        self._draw(self.watch.summary())
+
+    def _draw(self, text: str) -> None:
+        self._last = self.watch.clock()
+        self._cell.show(" · ".join((*self.watch.notices.values(), text)))
+
+    def end(self) -> None:
+        self._cell.show(self.watch.summary() if self.watch.elapsed >= EVERY else "")
+
+
+class _Plain(_Display):
     """Progress as occasional lines: of commits, and of steps until rows are committed. The last
     commit always has a line.
     """
 
     def __init__(self, watch: Watch, say: Say, silent_for: float = 0.0) -> None:
-        self.watch, self.say, self.silent_for = watch, say, silent_for
-        self._last = watch.started
+        super().__init__(watch, silent_for)
+        self.say, self._last = say, watch.started
 
-    def __call__(self, progress: Progress) -> None:
-        self.watch.see(progress)
+    def show(self, progress: Progress) -> None:
         if progress.done and self._due(progress):
             self._last = self.watch.clock()
-            self.say(f"  {self._step(progress)}{self.watch.summary()}")
+            self.say(f"  {_step(progress)}{self.watch.summary()}")
+
+    def show_notice(self, text: str) -> None:
+        self.say(f"  {text}")
+
+    def end(self) -> None:
+        """Its lines stay."""
 
     def _due(self, progress: Progress) -> bool:
         waited = self.watch.clock() - self._last >= EVERY
-        if self.watch.elapsed < self.silent_for:
-            return False
         if not progress.step:
             return waited or progress.done >= progress.total
         committed, _ = self.watch.steps.get("", (0, 0))
         return waited and (not committed or progress.done >= progress.total)
 
-    def _step(self, progress: Progress) -> str:
-        if not progress.step:
-            return ""
-        mark = "✓ " if progress.done >= progress.total else ""
-        return f"{mark}{progress.step} {progress.done} of {progress.total} · "
+
+def _step(progress: Progress) -> str:
+    if not progress.step:
+        return ""
+    mark = "✓ " if progress.done >= progress.total else ""
+    return f"{mark}{progress.step} {progress.done} of {progress.total} · "
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import inspect
 import sys
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
-from semgraph.display import Drawing, command, option
+from semgraph.display import Drawing, command, noticing, option
 from semgraph.errors import BudgetReached, PlanError, interruptible
 from semgraph.execution.record import COMPARED, RAN, REFRESHED, Run, all_runs, exchanges, find_run
 from semgraph.execution.result import OnProgress, Result, RunHistory, load_result
@@ -73,8 +74,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _say(line: str) -> None:
+def _say(line: str) -> None:  # replaced by `said`, which knows notebooks
     sys.stderr.write(line + "\n")
+
+
+@contextmanager
+def _saying(say: Say | None) -> Iterator[Say | None]:
+    if say is not _say:
+        with noticing(say and (lambda _kind, text: text and say(text))):
+            yield say
+        return
+    from semgraph.render.progress import said
+
+    with said(sys.stderr) as shown:
+        yield shown
 
 
 def _takes_arguments_of(
@@ -647,7 +660,7 @@ class Session:
             strict: Refuse a stale choice of `semgraph tune`, as `prepare` does.
             times: Send all requests of each variant, so that its time can be measured.
             say: Called with the estimated cost and with progress, line by line; default: print to
-                stderr. None: silent.
+                stderr, in a notebook one line that changes. None: silent.
 
         Raises:
             PlanError: The request is wrong; nothing was spent.
@@ -656,13 +669,14 @@ class Session:
         """
         from semgraph.compare.loop import compare
 
-        request, resources = self._comparison(
-            plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(rows=rows, sample=sample, seed=seed),
-            {"params": params, "preset": preset, "use": use, "prompts": prompts, "strict": strict},
-            truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
-            judge=None if judge is None else self.prepare(judge),
-        )  # fmt: skip
-        return await compare(request, resources)
+        with _saying(say) as saying:
+            request, resources = self._comparison(
+                plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(rows=rows, sample=sample, seed=seed),
+                {"params": params, "preset": preset, "use": use, "prompts": prompts, "strict": strict},
+                truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=saying, labels=labels, at=at,
+                judge=None if judge is None else self.prepare(judge),
+            )  # fmt: skip
+            return await compare(request, resources)
 
     def _comparison(
         self,
@@ -765,21 +779,16 @@ class Session:
         read = partial(typed_inputs, inputs=given_rows(plan, given))
         tables, resources = read(logical), self._resources.sharing()
         maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, read)
-        compared = ComparisonRequest(
-            without_absent(logical, tables),
-            tables,
-            {},
-            truth=truth,
-            runs=self.runs,
-            fresh=fresh,
-            say=say,
-        )
-        request = TuneRequest(
-            compared, lambda changes: maker.arms(read_variants(changes, None)),
-            tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
-            units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
-        )  # fmt: skip
-        return await tune(request, resources)
+        with _saying(say) as saying:
+            compared = ComparisonRequest(
+                without_absent(logical, tables), tables, {}, truth=truth, runs=self.runs, fresh=fresh, say=saying,
+            )  # fmt: skip
+            request = TuneRequest(
+                compared, lambda changes: maker.arms(read_variants(changes, None)),
+                tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
+                units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
+            )  # fmt: skip
+            return await tune(request, resources)
 
     @_takes_arguments_of(atune)
     def tune(self, plan: PlanLike, /, **options: Any) -> Tuning:
