@@ -148,6 +148,7 @@ class Local(InProcess):
             logprobs=True,
             yes_no=model.yes_no,
             yes_from=model.yes_from,
+            seconds=model.seconds,
         )
 
     @property
@@ -345,9 +346,8 @@ def fetched(
     def report(done: int, total: int, _source: str) -> None:
         if cancelled():
             raise ModelUnavailable("the download was stopped; the next one resumes it")
-        notice(
-            "download", f"downloading {model.name}, {model.licence}: {size(done)} of {size(total)}"
-        )
+        what = f"downloading {model.name} ({size(total)}, {model.licence}) to {models_dir(env)}"
+        notice("download", f"{what}: {100 * done // total} %")
 
     try:
         return pull(model, progress=report, env=env)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -74,13 +73,9 @@ class Watch:
         self.meter = progress.meter
 
     def note(self, kind: str, text: str) -> bool:
-        """Record a notice; whether it is the first of its kind."""
-        others = {name: own for name, own in self.notices.items() if name != kind}
-        first, self.notices = (
-            text and kind not in self.notices,
-            others | ({kind: text} if text else {}),
-        )
-        return bool(first)
+        """Record a notice; whether it is another one."""
+        before, self.notices = self.notices, {**self.notices, kind: text}
+        return before.get(kind, "") != text
 
     @property
     def elapsed(self) -> float:
@@ -129,10 +124,13 @@ def watched(
     if quiet:
         yield None
     elif console.is_terminal:
-        yield from _seen(_Live(console, watch), notices=notices)
+        yield from _live(console, watch, notices=notices)
     else:
-        say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
-        yield from _seen(_Plain(watch, say), notices=notices)
+
+        def say(line: str) -> None:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        yield from _drawing(watch, _Plain(watch, say), notices=notices)
 
 
 @contextmanager
@@ -153,22 +151,27 @@ def shown(stream: TextIO | None, clock: Clock = time.monotonic) -> Iterator[OnPr
     try:
         console, watch = Console(file=stream), Watch("rows", clock)
         if console.is_jupyter:
-            yield from _seen(_InNotebook(watch))
+            yield from _in_notebook(watch)
         elif stream.isatty():
-            yield from _seen(_Live(console, watch, _SHORT))
+            yield from _live(console, watch, _SHORT)
         else:
-            yield from _seen(_Plain(watch, partial(_written, stream), EVERY))
+            yield from _drawing(watch, _Plain(watch, partial(_written, stream)), EVERY)
     finally:
         _SHOWN.release()
 
 
 @contextmanager
-def said(stream: TextIO | None) -> Iterator[Say]:
-    """A function that shows the lines of a comparison or a tuning: in a notebook as one line that
-    unfolds to all and is removed at the end, otherwise in the stream.
+def said(to: TextIO | Say | None) -> Iterator[Say | None]:
+    """A function that shows the lines of a comparison or a tuning, and notices. `to` is the user's
+    function, or a stream; in a notebook one line, which unfolds to all and is removed at the end,
+    replaces the stream.
     """
+    if to is None or callable(to):
+        yield from _noticed(to) if to else iter([None])
+        return
     from rich.console import Console
 
+    stream = to
     console, lines = Console(file=stream), list[str]()
     cell = _Cell()
 
@@ -176,16 +179,27 @@ def said(stream: TextIO | None) -> Iterator[Say]:
         lines.append(line)
         if console.is_jupyter:
             cell.show(line, lines)
-        elif stream is not None:
-            width = console.width if stream.isatty() else len(line)
-            for part in wrapped(line, width):
-                _written(stream, part)
+            return
+        for part in wrapped(line, console.width) if stream.isatty() else [line]:
+            _written(stream, part)
 
-    with noticing(lambda _kind, text: text and say(text)):
-        try:
-            yield say
-        finally:
-            cell.show("")
+    try:
+        yield from _noticed(say)
+    finally:
+        cell.show("")
+
+
+def _noticed(say: Say) -> Iterator[Say]:
+    """Say the first notice of each kind."""
+    kinds = set[str]()
+
+    def note(kind: str, text: str) -> None:
+        if text and kind not in kinds:
+            kinds.add(kind)
+            say(text)
+
+    with noticing(note):
+        yield say
 
 
 def _written(stream: TextIO, line: str) -> None:
@@ -195,74 +209,69 @@ def _written(stream: TextIO, line: str) -> None:
         stream.flush()
 
 
-def _seen(display: _Display, *, notices: bool = True) -> Iterator[OnProgress]:
+def _drawing(
+    watch: Watch,
+    draw: Callable[[Progress | None], object],
+    silent_for: float = 0.0,
+    *,
+    notices: bool = True,
+) -> Iterator[OnProgress]:
+    """Draw each event after some seconds, and each change of notices (None) at once."""
+
+    def see(progress: Progress) -> None:
+        watch.see(progress)
+        if watch.elapsed >= silent_for:
+            draw(progress)
+
+    def note(kind: str, text: str) -> None:
+        if watch.note(kind, text):
+            draw(None)
+
+    with noticing(note if notices else None):
+        yield see
+
+
+def _live(
+    console: Console, watch: Watch, silent_for: float = 0.0, *, notices: bool = True
+) -> Iterator[OnProgress]:
+    from rich.live import Live
+
+    # a stdout that is a file stays a file
+    live = Live(
+        get_renderable=lambda: _drawn(watch, console.width),
+        console=console,
+        transient=True,
+        redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
+    )
+
+    def draw(progress: Progress | None) -> None:
+        live.start()
+        if progress is None:
+            live.refresh()  # a model that is loaded may stop the thread that draws
+
+    if not silent_for:
+        live.start()
     try:
-        with noticing(display.notice if notices else None):
-            yield display.see
+        yield from _drawing(watch, draw, silent_for, notices=notices)
     finally:
-        display.end()
+        live.stop()
 
 
-class _Display(ABC):
-    """A display of the state of a run.
+def _in_notebook(watch: Watch) -> Iterator[OnProgress]:
+    """One line, which is removed after a short run."""
+    cell, last = _Cell(), -_OFTEN
 
-    Args:
-        watch: The state.
-        silent_for: The seconds of a run before it is shown; notices are shown at once.
-    """
+    def draw(progress: Progress | None) -> None:
+        nonlocal last
+        if progress is None or watch.elapsed - last >= _OFTEN:
+            last = watch.elapsed
+            line = (_step(progress) if progress else "") + watch.summary()
+            cell.show(" · ".join((*filter(None, watch.notices.values()), line)))
 
-    def __init__(self, watch: Watch, silent_for: float = 0.0) -> None:
-        self.watch, self.silent_for = watch, silent_for
-
-    def see(self, progress: Progress) -> None:
-        """Take an event."""
-        self.watch.see(progress)
-        if self.watch.elapsed >= self.silent_for:
-            self.show(progress)
-
-    def notice(self, kind: str, text: str) -> None:
-        """Take a notice."""
-        if self.watch.note(kind, text):
-            self.show_notice(text)
-
-    @abstractmethod
-    def show(self, progress: Progress) -> None:
-        """Show the state after an event."""
-
-    @abstractmethod
-    def show_notice(self, text: str) -> None:
-        """Show a new notice."""
-
-    @abstractmethod
-    def end(self) -> None:
-        """Remove what is shown."""
-
-
-class _Live(_Display):
-    def __init__(self, console: Console, watch: Watch, silent_for: float = 0.0) -> None:
-        from rich.live import Live
-
-        super().__init__(watch, silent_for)
-        # a stdout that is a file stays a file
-        self._live = Live(
-            get_renderable=lambda: _drawn(watch, console.width),
-            console=console,
-            transient=True,
-            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
-        )
-        if not silent_for:
-            self._live.start()
-
-    def show(self, progress: Progress) -> None:  # noqa: ARG002
-        if not self._live.is_started:
-            self._live.start()
-
-    def show_notice(self, text: str) -> None:  # noqa: ARG002
-        self._live.start()
-        self._live.refresh()  # a model that is loaded may stop the thread that draws
-
-    def end(self) -> None:
-        self._live.stop()
+    try:
+        yield from _drawing(watch, draw, _SHORT)
+    finally:
+        cell.show(watch.summary() if watch.elapsed >= EVERY else "")
 
 
 def _drawn(watch: Watch, width: int) -> RenderableType:
@@ -282,7 +291,7 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
         f"{'✓' if done >= total else spinner} {name}  {done} of {total}"
         for name, done, total in listed
     ]
-    lines = [*watch.notices.values(), *(["     ".join(parts)] if parts else []), watch.summary()]
+    lines = [*filter(None, (*watch.notices.values(), "     ".join(parts))), watch.summary()]
     return Group(*(Text(clipped(f"  {line}", width)) for line in lines))
 
 
@@ -300,7 +309,7 @@ class _Cell:
         if self._handle is None:
             from IPython.display import display
 
-            self._handle = display(data, raw=True, display_id=True)
+            self._handle = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._handle.update(data, raw=True)
 
@@ -308,52 +317,31 @@ class _Cell:
 def _html(text: str, unfolded: Sequence[str]) -> str:
     from markupsafe import escape
 
-    line = escape(text)
+    line = str(escape(text))
     if unfolded:
         more = preformatted("\n".join(unfolded))
         line = f"<details><summary>{line}</summary>{more}</details>"
     return f'<div class="semgraph-progress" style="{_STYLE}">{line}</div>'
 
 
-class _InNotebook(_Display):
-    def __init__(self, watch: Watch) -> None:
-        super().__init__(watch, _SHORT)
-        self._cell, self._last = _Cell(), watch.started
-
-    def show(self, progress: Progress) -> None:
-        if self.watch.clock() - self._last >= _OFTEN:
-            self._draw(_step(progress) + self.watch.summary())
-
-    def show_notice(self, text: str) -> None:  # noqa: ARG002
-        self._draw(self.watch.summary())
-
-    def _draw(self, text: str) -> None:
-        self._last = self.watch.clock()
-        self._cell.show(" · ".join((*self.watch.notices.values(), text)))
-
-    def end(self) -> None:
-        self._cell.show(self.watch.summary() if self.watch.elapsed >= EVERY else "")
-
-
-class _Plain(_Display):
-    """Progress as occasional lines: of commits, and of steps until rows are committed. The last
-    commit always has a line.
+class _Plain:
+    """Progress as occasional lines: of notices, of commits, and of steps until rows are committed. The
+    last commit always has a line.
     """
 
-    def __init__(self, watch: Watch, say: Say, silent_for: float = 0.0) -> None:
-        super().__init__(watch, silent_for)
-        self.say, self._last = say, watch.started
+    def __init__(self, watch: Watch, say: Say) -> None:
+        self.watch, self.say, self._last = watch, say, watch.started
+        self._noted = set[str]()
 
-    def show(self, progress: Progress) -> None:
-        if progress.done and self._due(progress):
+    def __call__(self, progress: Progress | None) -> None:
+        if progress is None:
+            new = {kind: text for kind, text in self.watch.notices.items() if text}
+            for kind in new.keys() - self._noted:
+                self.say(f"  {new[kind]}")
+            self._noted |= new.keys()
+        elif progress.done and self._due(progress):
             self._last = self.watch.clock()
             self.say(f"  {_step(progress)}{self.watch.summary()}")
-
-    def show_notice(self, text: str) -> None:
-        self.say(f"  {text}")
-
-    def end(self) -> None:
-        """Its lines stay."""
 
     def _due(self, progress: Progress) -> bool:
         waited = self.watch.clock() - self._last >= EVERY

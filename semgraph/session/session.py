@@ -9,8 +9,7 @@ import inspect
 import sys
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -18,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
-from semgraph.display import Drawing, command, noticing, option
+from semgraph.display import Drawing, command, option
 from semgraph.errors import BudgetReached, PlanError, interruptible
 from semgraph.execution.record import COMPARED, RAN, REFRESHED, Run, all_runs, exchanges, find_run
 from semgraph.execution.result import OnProgress, Result, RunHistory, load_result
@@ -76,18 +75,6 @@ T = TypeVar("T")
 
 def _say(line: str) -> None:  # replaced by `said`, which knows notebooks
     sys.stderr.write(line + "\n")
-
-
-@contextmanager
-def _saying(say: Say | None) -> Iterator[Say | None]:
-    if say is not _say:
-        with noticing(say and (lambda _kind, text: text and say(text))):
-            yield say
-        return
-    from semgraph.render.progress import said
-
-    with said(sys.stderr) as shown:
-        yield shown
 
 
 def _takes_arguments_of(
@@ -668,8 +655,9 @@ class Session:
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.loop import compare
+        from semgraph.render.progress import said
 
-        with _saying(say) as saying:
+        with said(sys.stderr if say is _say else say) as saying:
             request, resources = self._comparison(
                 plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(rows=rows, sample=sample, seed=seed),
                 {"params": params, "preset": preset, "use": use, "prompts": prompts, "strict": strict},
@@ -768,6 +756,7 @@ class Session:
         """
         from semgraph.compare.request import ComparisonRequest
         from semgraph.compare.variants import read_variants
+        from semgraph.render.progress import said
         from semgraph.session.arms import ArmMaker
         from semgraph.tune.choose import tune
         from semgraph.tune.search import TuneRequest
@@ -779,7 +768,7 @@ class Session:
         read = partial(typed_inputs, inputs=given_rows(plan, given))
         tables, resources = read(logical), self._resources.sharing()
         maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, read)
-        with _saying(say) as saying:
+        with said(sys.stderr if say is _say else say) as saying:
             compared = ComparisonRequest(
                 without_absent(logical, tables), tables, {}, truth=truth, runs=self.runs, fresh=fresh, say=saying,
             )  # fmt: skip
