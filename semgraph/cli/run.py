@@ -91,9 +91,9 @@ def _run(
     begun: list[str] = []
     options.talk("")
     try:
-        with watched(
-            options.err, plan.windows.input if plan.windows else "", quiet=bool(options.quiet)
-        ) as progress:
+        members = plan.windows.input if plan.windows else ""
+        how = {"quiet": bool(options.quiet), "notices": not options.json}
+        with watched(options.err, members, **how) as progress:
             request = replace(request, progress=progress, begun=begun.append)
             return options.wait(session.arun(plan, inputs=inputs, **vars(request)))
     except (KeyboardInterrupt, SemgraphError) as error:

@@ -74,7 +74,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _say(line: str) -> None:
+def _say(line: str) -> None:  # replaced by `said`, which knows notebooks
     sys.stderr.write(line + "\n")
 
 
@@ -651,7 +651,7 @@ class Session:
             strict: Refuse a stale choice of `semgraph tune`, as `prepare` does.
             times: Send all requests of each variant, so that its time can be measured.
             say: Called with the estimated cost and with progress, line by line; default: print to
-                stderr. None: silent.
+                stderr, in a notebook one line that changes. None: silent.
 
         Raises:
             PlanError: The request is wrong; nothing was spent.
@@ -659,6 +659,7 @@ class Session:
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.loop import compare
+        from semgraph.render.progress import said
 
         loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
         loading |= {"prompts": prompts, "strict": strict}
@@ -677,12 +678,13 @@ class Session:
         if plan is None:
             hint = command("semgraph compare PLAN …, or --dataset DIR", 'compare("PLAN", …)')
             raise PlanError("there is no plan to compare", hint=hint)
-        request, resources = self._comparison(
-            plan, variants, grid, step, given, RunOptions(rows=rows, sample=sample, seed=seed), loading,
-            truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
-            judge=None if judge is None else self.prepare(judge),
-        )  # fmt: skip
-        return await compare(request, resources)
+        with said(sys.stderr if say is _say else say) as saying:
+            request, resources = self._comparison(
+                plan, variants, grid, step, given, RunOptions(rows=rows, sample=sample, seed=seed), loading,
+                truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=saying, labels=labels, at=at,
+                judge=None if judge is None else self.prepare(judge),
+            )  # fmt: skip
+            return await compare(request, resources)
 
     def _comparison(
         self,
@@ -774,6 +776,7 @@ class Session:
         """
         from semgraph.compare.request import ComparisonRequest
         from semgraph.compare.variants import read_variants
+        from semgraph.render.progress import said
         from semgraph.session.arms import ArmMaker
         from semgraph.tune.choose import tune
         from semgraph.tune.search import TuneRequest
@@ -785,21 +788,16 @@ class Session:
         read = partial(typed_inputs, inputs=given_rows(plan, given))
         tables, resources = read(logical), self._resources.sharing()
         maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, read)
-        compared = ComparisonRequest(
-            without_absent(logical, tables),
-            tables,
-            {},
-            truth=truth,
-            runs=self.runs,
-            fresh=fresh,
-            say=say,
-        )
-        request = TuneRequest(
-            compared, lambda changes: maker.arms(read_variants(changes, None)),
-            tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
-            units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
-        )  # fmt: skip
-        return await tune(request, resources)
+        with said(sys.stderr if say is _say else say) as saying:
+            compared = ComparisonRequest(
+                without_absent(logical, tables), tables, {}, truth=truth, runs=self.runs, fresh=fresh, say=saying,
+            )  # fmt: skip
+            request = TuneRequest(
+                compared, lambda changes: maker.arms(read_variants(changes, None)),
+                tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
+                units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
+            )  # fmt: skip
+            return await tune(request, resources)
 
     @_takes_arguments_of(atune)
     def tune(self, plan: PlanLike, /, **options: Any) -> Tuning:
