@@ -31,7 +31,7 @@ def compare(
     options: CommonOptions,
     given: PlanOptions,
     request: RunOptions,
-    plan: str | None = argument("PLAN", "A file, or a name: semgraph plans list.", default=None),
+    plan: str | None = argument("PLAN", "A file, or a name: semgraph plans list.", None),
     step: str | None = option(
         "--step STEP", "The step whose variants are compared; else whole plans."
     ),
@@ -53,16 +53,12 @@ def compare(
     labels: str | None = option(
         "--labels [TABLE=]FILE", "Grades or true answers of returned rows."
     ),
-    at: str = option("--at 5,10", "The values of k of nDCG@k and others.", default="5,10"),
+    at: str = option("--at 5,10", "The values of k of nDCG@k and others.", "5,10"),
     judge: str | None = option("--judge PLAN", "A plan that judges answers."),
-    trials: int = option("--trials N", "Independent trials of each.", default=1),
-    times: bool = option(
-        "--times", "Measure times: send every request of every variant.", default=False
-    ),
+    trials: int = option("--trials N", "Independent trials of each.", 1),
+    times: bool = option("--times", "Measure times: send every request of every variant.", False),
     chart: Literal["quality", "time", "steps"] = option(
-        "--chart",
-        "Quality or time over cost, or the cost of one trial by steps.",
-        default="quality",
+        "--chart", "Quality or time over cost, or the cost of one trial by steps.", "quality"
     ),
     show: str | None = option("--show ID", "Show a recorded comparison: its id, or last."),
 ) -> None:

@@ -25,9 +25,7 @@ _FOLDER = option("--folder DIR", "Where its data is.", show_default=".semgraph/n
 def doctor(
     options: CommonOptions,
     call: bool = option(
-        "--call",
-        "Send each model up to three short requests, and say what it can do.",
-        default=False,
+        "--call", "Send each model up to three short requests, and say what it can do.", False
     ),
 ) -> None:
     """Check this installation: one line for each fact, with the remedy where something is
@@ -67,7 +65,7 @@ def pull(
     names: list[str] | None = argument(
         "[NAME]...",
         "Which; the two defaults if none.",
-        default=None,
+        None,
         autocompletion=completion.local_models,
         show_default=False,
     ),
@@ -198,7 +196,7 @@ def cypher(
     options: CommonOptions,
     statement: str = argument("STATEMENT", "In quotes: 'MATCH (n) RETURN n LIMIT 5'."),
     set: list[str] | None = option("--set NAME=VALUE", "A parameter: $NAME."),  # noqa: A002 - the option's name
-    write: bool = option("--write", "It may write; else it only reads.", default=False),
+    write: bool = option("--write", "It may write; else it only reads.", False),
 ) -> None:
     """Run a Cypher statement in a Neo4j store and print its rows. It sees all groups."""
     from semgraph.formats import plural

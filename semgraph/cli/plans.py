@@ -101,7 +101,7 @@ def ways(options: CommonOptions, plan: str = argument("PLAN", "A name, or a file
 def copy(
     options: CommonOptions,
     plan: str = argument("PLAN", "A name."),
-    folder: Path = argument("DIR", "Where to.", default=Path("plans")),
+    folder: Path = argument("DIR", "Where to.", Path("plans")),
     only: list[str] | None = option("--only FILE", "Only this file of it: prompts/judge_fact."),
 ) -> None:
     """Copy a plan with its graph, prompts and the plans it calls, so that you can change them.
@@ -133,7 +133,7 @@ def new(options: CommonOptions, name: str = argument("", "Its name.")) -> None:
 def schema(
     options: CommonOptions,
     of: Literal["plan", "graph", "prompt"] = option(
-        "--of", "The kind of file; prompt: front matter.", default="plan"
+        "--of", "The kind of file; prompt: front matter.", "plan"
     ),
 ) -> None:
     """Print the JSON Schema of plans, of graphs, or of the front matter of prompts: an editor that
@@ -166,7 +166,7 @@ def new_operator(
     options: CommonOptions,
     operator: str = argument("OPERATOR", "Such as sem_join."),
     name: str = argument("", "What plans will call it, such as sorted_block."),
-    folder: Path = argument("[DIR]", "Your folder.", default=Path("operators")),
+    folder: Path = argument("[DIR]", "Your folder.", Path("operators")),
 ) -> None:
     """Write a template for an implementation of your own, DIR/OPERATOR/NAME.py; it passes the check
     unchanged.
@@ -187,9 +187,7 @@ def check_operators(
     options: CommonOptions,
     folder: Path = argument("DIR", "A folder of <operator>/<name>.py."),
     injection: bool = option(
-        "--injection",
-        "Measure with --llm whether a row changes the answers of others.",
-        default=False,
+        "--injection", "Measure with --llm whether a row changes the answers of others.", False
     ),
 ) -> None:
     """Check implementations against their contract with a model in this process; nothing leaves the

@@ -67,9 +67,9 @@ def why(
     options: CommonOptions,
     run: str = argument("RUN|WHAT", "A run; or WHAT, alone."),
     what: str | None = argument(
-        "WHAT", "A key, a text or its beginning; or STEP:column=value.", default=None
+        "WHAT", "A key, a text or its beginning; or STEP:column=value.", None
     ),
-    messages: bool = option("--messages", "Print the exact requests and answers.", default=False),
+    messages: bool = option("--messages", "Print the exact requests and answers.", False),
 ) -> None:
     """Explain a result: back from the row to the answers, the exact prompts and the source rows. Without
     RUN, of the latest run that wrote it.
@@ -104,7 +104,7 @@ def why(
 def report(
     options: CommonOptions,
     records: list[str] = argument("RUN|COMPARISON...", "Ids, the beginnings of them, or last."),
-    to: str = option("-o --output FILE", "The page; it opens without a network.", default=...),
+    to: str = option("-o --output FILE", "The page; it opens without a network.", ...),
 ) -> None:
     """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison or
     a tuning the table and the charts.
@@ -144,7 +144,7 @@ def forget(options: CommonOptions, groups: list[str] = argument("GROUP...", "Val
 @everywhere
 def prune(
     options: CommonOptions,
-    older: str = option("--older AGE", "Of this age at least: 90d, 12h, 30m.", default=...),
+    older: str = option("--older AGE", "Of this age at least: 90d, 12h, 30m.", ...),
     group: list[str] | None = option("--group GROUP", "Of this group; may be repeated."),
 ) -> None:
     """Delete answers and vectors of a certain age from the journal. The graph and the records of runs
@@ -178,9 +178,9 @@ def export(
     to: str = option(
         "-o --output FILE",
         "FILE.graphml, FILE.json (node-link), or FOLDER.parquet: nodes.parquet, edges.parquet.",
-        default=...,
+        ...,
     ),
-    group: str | None = argument("GROUP", "The value of the partition.", default=None),
+    group: str | None = argument("GROUP", "The value of the partition.", None),
     plan: str | None = option(
         "--plan PLAN", "Instead of a group: the results of a plan, as FILE.json."
     ),

@@ -32,7 +32,7 @@ def refresh(
     plan: Plan,
     given: PlanOptions,
     how: RefreshOptions,
-    yes: bool = option("--yes", "Apply without asking.", default=False),
+    yes: bool = option("--yes", "Apply without asking.", False),
 ) -> None:
     """Make the graph what a plan makes of its present inputs: show what changes, ask, and write it in
     one transaction. Unchanged requests are answered by the journal.

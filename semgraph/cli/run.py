@@ -183,15 +183,13 @@ def explain(
     options: CommonOptions,
     plan: Plan,
     given: PlanOptions,
-    format: Form = option("--format", "How it is drawn.", default="tree"),  # noqa: A002 - the option's name
+    format: Form = option("--format", "How it is drawn.", "tree"),  # noqa: A002 - the option's name
     expand: list[str] | None = option(
         "--expand STEP", "Show the steps of the plan that STEP calls."
     ),
-    full: bool = option("--full", "Show the steps of all called plans.", default=False),
-    queries: bool = option("--queries", "The SQL, and what the store is asked.", default=False),
-    prompts: bool = option(
-        "--prompts", "The first messages of each step, with tokens.", default=False
-    ),
+    full: bool = option("--full", "Show the steps of all called plans.", False),
+    queries: bool = option("--queries", "The SQL, and what the store is asked.", False),
+    prompts: bool = option("--prompts", "The first messages of each step, with tokens.", False),
     sample: int | None = option(
         "--sample N", "Run N rows for real, without writing; say what all would take.", min=1
     ),

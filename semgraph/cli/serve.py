@@ -39,23 +39,19 @@ _JOINT = ("max_usd", "max_calls", "max_tokens")  # limits of all calls of the se
 def serve(
     options: CommonOptions,
     address: str | None = argument(
-        "[HOST:PORT]", "With --http: where to listen.", default=None, show_default="127.0.0.1:8000"
+        "[HOST:PORT]", "With --http: where to listen.", None, show_default="127.0.0.1:8000"
     ),
     *,
-    mcp: bool = option("--mcp", "By the Model Context Protocol (extra mcp).", default=False),
-    http: bool = option("--http", "Streamable HTTP instead of stdin and stdout.", default=False),
+    mcp: bool = option("--mcp", "By the Model Context Protocol (extra mcp).", False),
+    http: bool = option("--http", "Streamable HTTP instead of stdin and stdout.", False),
     plans: str = option(
-        "--plans PLAN,…", "Plans to serve: names, files; all: all but parts.", default=_DEFAULT
+        "--plans PLAN,…", "Plans to serve: names, files; all: all but parts.", _DEFAULT
     ),
     group: str | None = option("--group NAME", "The only group that is read and written."),
-    max_rows: int = option(
-        "--max-rows N", "Rows of each table that a call gives.", default=100, min=1
-    ),
-    keep: int = option(
-        "--keep N", "Records of calls that stay; older are deleted.", default=500, min=1
-    ),
+    max_rows: int = option("--max-rows N", "Rows of each table that a call gives.", 100, min=1),
+    keep: int = option("--keep N", "Records of calls that stay; older are deleted.", 500, min=1),
     token: str = option(
-        "--token VARIABLE", "With --http: the environment variable with the token.", default=_TOKEN
+        "--token VARIABLE", "With --http: the environment variable with the token.", _TOKEN
     ),
     allow_host: list[str] | None = option(
         "--allow-host NAME", "With --http: another host by which clients reach it."

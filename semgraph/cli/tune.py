@@ -23,14 +23,14 @@ def tune(
     options: CommonOptions,
     given: PlanOptions,
     request: RunOptions,
-    plan: str | None = argument("PLAN", "A file, or a name: semgraph plans list.", default=None),
+    plan: str | None = argument("PLAN", "A file, or a name: semgraph plans list.", None),
     floor: float | None = option("--floor F1", "The least F1; default: 0.95."),
     per_1000: float | None = option(
         "--per-1000 USD", "Instead of a floor: the price of 1,000 rows."
     ),
-    confidence: float = option("--confidence P", "The probability of the promise.", default=0.95),
+    confidence: float = option("--confidence P", "The probability of the promise.", 0.95),
     budget: float | None = option("--budget USD", "The same as --max-usd."),
-    sample: int = option("--sample N", "The most rows that are checked.", default=400, min=1),
+    sample: int = option("--sample N", "The most rows that are checked.", 400, min=1),
     truth: str | None = option(
         "--truth FILE", "The right answers; default: those of the plan as it is."
     ),
@@ -41,15 +41,13 @@ def tune(
         "--step STEP", "The step to tune; default: all that call a model."
     ),
     units: Literal["call", "row"] = option(
-        "--units",
-        "call: check one row of each call. row: check all, as if independent.",
-        default="call",
+        "--units", "call: check one row of each call. row: check all, as if independent.", "call"
     ),
     rows: int | None = option("--for ROWS", "The rows that must repay it.", min=1),
     to: str | None = option(
         "-o --output FILE", "Where to write it; default: plans/PLAN.tuned.yaml."
     ),
-    yes: bool = option("--yes", "Search without asking.", default=False),
+    yes: bool = option("--yes", "Search without asking.", False),
     show: str | None = option("--show ID", "Show a recorded tuning: ID, or last."),
 ) -> None:
     """Choose the cheapest implementations and models of a plan that are shown to be good enough.
