@@ -41,7 +41,6 @@ from semgraph.stores.base import (
     part_of,
 )
 from semgraph.stores.conditions import Prop, parts_of, read
-from semgraph.stores.markers import history_of, window_of
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt, Records
 from semgraph.stores.neo4j.cypher import (
@@ -81,6 +80,7 @@ from semgraph.stores.prepare import (
     scan_schema,
     without_left_out,
 )
+from semgraph.stores.writes import history_of, window_of
 
 
 @dataclass(frozen=True)
