@@ -28,7 +28,7 @@ from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Graph, Label
 from semgraph.privacy import private_folder
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Store, open_for_reading
+from semgraph.stores.base import ScanQuery, Store
 
 LABEL = "label"  # the attribute with the label of a node, or the type of an edge
 _TAKEN = {"node": {LABEL, "id"}, "edge": {LABEL, "id", "key"}}
@@ -75,7 +75,7 @@ class GroupTables:
     async def _rows(self, label: Label) -> pa.Table:
         names = [self.graph.key, self.graph.partition, *label.ends]
         names += [name for name in properties(label) if name not in names]
-        return (await self.store.scan(label.name, names, [self.group], ())).select(names)
+        return (await self.store.scan(ScanQuery(label.name, names, [self.group]))).select(names)
 
 
 def properties(label: Label) -> dict[str, Type]:
@@ -88,9 +88,9 @@ async def group_rows(resources: Resources, graph: Graph, group: str) -> AsyncIte
     """The rows of a group of the store. Raises PlanError if it holds none; StoreUnavailable."""
     resources.need_graph()
     async with resources.opened_store(graph) as store:
-        await open_for_reading(store, graph)
+        await store.attach(graph)
         for label in graph.labels:
-            if (await store.scan(label, [], [group], (), 1)).num_rows:
+            if (await store.scan(ScanQuery(label, [], [group], (), 1))).num_rows:
                 break
         else:
             raise await _nothing_of(store, graph, group)
@@ -100,7 +100,7 @@ async def group_rows(resources: Resources, graph: Graph, group: str) -> AsyncIte
 async def _nothing_of(store: Store, graph: Graph, group: str) -> PlanError:
     groups: dict[str, None] = {}
     for label in graph.labels:
-        rows = await store.scan(label, [], None, (), _SOME)
+        rows = await store.scan(ScanQuery(label, [], None, (), _SOME))
         groups |= dict.fromkeys(map(str, rows.column(graph.partition).to_pylist()))
     names = ", ".join(name or '""' for name in sorted(groups)[:_NAMED])
     names += ", ..." if len(groups) > _NAMED else ""

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import PlanError
-from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import (
     CommitMarker,
@@ -17,6 +16,7 @@ from semgraph.stores.base import (
     MatchQuery,
     NewContent,
     PartitionState,
+    ScanQuery,
     SearchQuery,
     Store,
     WriteBatch,
@@ -63,16 +63,9 @@ class ConfinedStore:
         rows, own = self._confined(rows, [query.partition])
         return await self._store.match(replace(query, partition=own[query.partition]), rows)
 
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        only = [self._partition] if partitions is None or self._partition in partitions else []
-        return await self._store.scan(label, properties, only, where, limit)
+    async def scan(self, query: ScanQuery) -> pa.Table:
+        seen = query.partitions is None or self._partition in query.partitions
+        return await self._store.scan(replace(query, partitions=[self._partition] * seen))
 
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]

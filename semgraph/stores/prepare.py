@@ -30,6 +30,7 @@ from semgraph.stores.base import (
     EdgeWrite,
     MatchQuery,
     NodeWrite,
+    ScanQuery,
     SearchQuery,
     Write,
     WriteBatch,
@@ -363,12 +364,11 @@ def steps_of(paths: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.
     return pa.array(listed, kind)
 
 
-def scan_schema(
-    graph: Graph, label: str, properties: Sequence[str], dimensions: Dimensions
-) -> pa.Schema:
+def scan_schema(graph: Graph, query: ScanQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of the result of a scan."""
-    names = returned(graph, graph.label(label), properties, partition=True)
-    return pa.schema(_fields(graph.label(label), names, dimensions))
+    label = graph.label(query.label)
+    names = returned(graph, label, query.properties, partition=True)
+    return pa.schema(_fields(label, names, dimensions))
 
 
 # Rows to write.
