@@ -172,7 +172,9 @@ def _output(path: Path, which: str) -> str:
         picture = f'<img alt="{escape(text)}" src="data:image/png;base64,{data.get("image/png")}">'
         drawn = picture if "image/png" in data else f"<pre>{escape(text)}</pre>"
         parts.append(data.get("text/html", drawn))
-    return "\n".join(parts).replace("<table>", '<table class="table">')  # the theme styles those without
+    return "\n".join(parts).replace(
+        "<table>", '<table class="table">'
+    )  # the theme styles those without
 
 
 def _folder(path: Path) -> Iterator[str]:
@@ -282,5 +284,4 @@ REFERENCE: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "decisions/README.md": decisions,
     "implementations.md": implementations,
-
 }

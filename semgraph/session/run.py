@@ -76,7 +76,7 @@ from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.library import Library
 from semgraph.session.resources import Resources
 from semgraph.session.resume import Resumed, keep_inputs
-from semgraph.stores.base import Store, open_for_reading
+from semgraph.stores.base import Store
 from semgraph.stores.writes import fingerprint
 
 
@@ -252,7 +252,7 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
     if write and (plan.writes or plan.schema_write):
         await store.ensure(plan.graph, length)
     else:
-        await open_for_reading(store, plan.graph, length)
+        await store.attach(plan.graph, length)
 
 
 def _own_scores(plan: LogicalPlan) -> list[str]:

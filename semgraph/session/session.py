@@ -53,7 +53,7 @@ from semgraph.session.resources import Owned, Resources, UserObjects, require_mo
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
 from semgraph.session.run import RunRequest, run_plan, trimmed
 from semgraph.session.waiting import Waiting
-from semgraph.stores.base import Statistics, Store, Written, open_for_reading
+from semgraph.stores.base import Statistics, Store, Written
 from semgraph.tune.tuned import Tuned
 
 if TYPE_CHECKING:
@@ -852,7 +852,7 @@ class Session:
         """
         labels = self._labels(graph)
         async with self._resources.opened_store(labels) as store:
-            await open_for_reading(store, labels)
+            await store.attach(labels)
             return await store.statistics()
 
     @checks_arguments
