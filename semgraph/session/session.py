@@ -47,6 +47,7 @@ from semgraph.session.inputs import (
     refuse_other_groups,
     refuse_taken,
     refuse_unknown_words,
+    refuse_unreadable,
     typed_inputs,
 )
 from semgraph.session.resources import Owned, Resources, UserObjects, require_model
@@ -669,8 +670,8 @@ class Session:
             plan = data.plan if plan is None else plan
             logical = self.prepare(plan, **loading)
             given |= data.rows(logical, given)
-            if truth is None and labels is None:
-                answers = {"step": step} | data.answers(logical, step)
+            if labels is None:
+                answers = data.answers(logical, step, truth)
                 step, truth, labels = (answers.get(key) for key in ("step", "truth", "labels"))
             variants = variants or (None if grid else data.variants)
         if plan is None:
@@ -681,6 +682,8 @@ class Session:
             truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
             judge=None if judge is None else self.prepare(judge),
         )  # fmt: skip
+        if dataset is not None:
+            refuse_unreadable(request.inputs)
         return await compare(request, resources)
 
     def _comparison(
