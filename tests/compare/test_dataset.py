@@ -179,7 +179,7 @@ class TestTheCommand:
         done = project("compare", "--dataset", "tickets", "--implementations", ",".join(WAYS))
         assert (done.code, done.err.splitlines()[0]) == (
             0,
-            f"complaints · {project.folder}/tickets/tickets.jsonl: 6 rows of tickets",
+            "complaints · tickets/tickets.jsonl: 6 rows of tickets",
         )
         assert "packed(rows=3)" in done.out
 
