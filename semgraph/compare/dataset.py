@@ -32,8 +32,6 @@ class Dataset:
         if folder is None:
             known = among(str(name), sorted(f.name for f in shipped.iterdir()), "semgraph has")
             raise PlanError(f'there is no folder and no data set "{name}"', **known)
-        if folder.is_relative_to(Path.cwd()):
-            folder = folder.relative_to(Path.cwd())
         files = dict[str, Path]()
         for path in sorted(f for f in folder.iterdir() if f.suffix.lower() in _ENDINGS):
             if (other := files.setdefault(path.stem, path)) != path:

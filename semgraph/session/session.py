@@ -613,6 +613,7 @@ class Session:
         seed: int = 0,
         fresh: bool = False,
         times: bool = False,
+        record_to: str | Path | None = None,
         say: Say | None = _say,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
@@ -650,6 +651,7 @@ class Session:
                 `seed`, `fresh`, `inputs` and further inputs as keyword arguments.
             strict: Refuse a stale choice of `semgraph tune`, as `prepare` does.
             times: Send all requests of each variant, so that its time can be measured.
+            record_to: A file for a recording of what the session's own models answer.
             say: Called with the estimated cost and with progress, line by line; default: print to
                 stderr. None: silent.
 
@@ -680,7 +682,7 @@ class Session:
         request, resources = self._comparison(
             plan, variants, grid, step, given, RunOptions(rows=rows, sample=sample, seed=seed), loading,
             truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
-            judge=None if judge is None else self.prepare(judge),
+            judge=None if judge is None else self.prepare(judge), record_to=record_to,
         )  # fmt: skip
         if dataset is not None:
             refuse_unreadable(request.inputs)

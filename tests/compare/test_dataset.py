@@ -211,3 +211,16 @@ def test_the_tutorial_shows_the_files_of_its_data_set() -> None:
     ]
     assert len(shown) == 9
     assert set(shown) == texts
+
+
+def test_a_recorded_comparison_is_replayed_by_a_colleague(
+    model: ModelServer,  # noqa: F811
+    folder: Path,
+    tmp_path: Path,
+) -> None:
+    made = compared(model, folder, record_to=folder / "recordings" / "complaints.jsonl")
+    sent = len(model.requests)
+    with sg.Session(llm="recorded", store="memory", folder=tmp_path / "theirs") as theirs:
+        found = theirs.compare(dataset=folder, variants=WAYS, say=None)
+    assert [arm.quality for arm in found] == [arm.quality for arm in made]
+    assert len(model.requests) == sent
