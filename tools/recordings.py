@@ -163,18 +163,11 @@ def record_notebook(path: Path) -> None:
 
 def record_dataset(folder: Path) -> None:
     """Record the comparison of a data set, next to its plan."""
-    started, recorder = time.perf_counter(), Recorder()
-    llm, embedder = recorder.llm(Local(DEFAULT_MODEL)), LocalEmbedder(DEFAULT_EMBEDDER)
-    clock = recorder.clock(lambda _name: datetime.now(UTC))
+    started = time.perf_counter()
     options: dict[str, Any] = {"store": "memory", "journal": False, "runs": ""}
-    with (
-        patch.object(Resources, "_clock", lambda *_: clock),
-        Session(llm=llm, embedder=recorder.embedder(embedder), **options) as session,
-    ):
-        found = session.compare(dataset=folder, say=None)
+    with Session(llm="local", embedder="local", **options) as session:
         path = session.prepare(folder / "plan.yaml").recording
-    path.parent.mkdir(exist_ok=True)
-    recorder.write(path)
+        found = session.compare(dataset=folder, record_to=path, say=None)
     _print(f"{folder.name}: {found.paid.calls} calls", started)
 
 

@@ -72,16 +72,17 @@ def compare(
 
         _print(options, load_comparison(show), chart)
         return
+    from semgraph.compare.dataset import Dataset
+
+    data = None if dataset is None else Dataset.named(dataset, Path())
+    plan = plan or (None if data is None else str(data.plan))
+    if plan is None:
+        hint = "semgraph compare PLAN --step STEP --implementations A,B, or --dataset DIR"
+        raise PlanError("there is no plan to compare", hint=hint)
     chosen = read_arms(implementations, variant or [], ";".join(grid or []), arms)
     with options.session() as session:
-        from semgraph.compare.dataset import Dataset
         from semgraph.render.header import header
 
-        data = Dataset.named(dataset, session.folder) if dataset is not None else None
-        if plan is None and data is None:
-            hint = "semgraph compare PLAN --step STEP --implementations A,B, or --dataset DIR"
-            raise PlanError("there is no plan to compare", hint=hint)
-        plan = plan or str(data.plan if data else "")
         prepared = given.prepare(session, plan)
         values = given.rows(prepared)
         if data is not None:

@@ -68,22 +68,25 @@ class Dataset:
             raise InputError(*problems)
         return {name: path for name, path in rows.items() if name not in given}
 
-    def answers(self, plan: LogicalPlan, step: str | None) -> dict[str, Any]:
-        """The labels, or the truth and its step: that of `truth.STEP.csv`, else the only step that calls a
-        model; none of a plan that writes a graph. Raises PlanError.
+    def answers(self, plan: LogicalPlan, step: str | None, truth: Any = None) -> dict[str, Any]:
+        """The labels, or the given truth or its own, and the step: that of `truth.STEP.csv`, else the only
+        step that calls a model; none of a plan that writes a graph. Raises PlanError.
         """
-        if labels := self.files.get(_LABELS):
+        whole = self.files.get(_TRUTH) if truth is None else truth
+        if truth is None and (labels := self.files.get(_LABELS)):
             return {"labels": labels}
-        whole = self.files.get(_TRUTH)
         parts = {n.partition(".")[2]: p for n, p in self.files.items() if n.startswith("truth.")}
-        if step is not None or not (whole or parts) or (whole and plan.writes):
-            return {"truth": parts.get(step or "", whole)}
-        steps = plan.asking if whole else list(parts)
+        if truth is not None:
+            parts = {}
+        if step is not None or (whole is None and not parts) or (whole is not None and plan.writes):
+            return {"step": step, "truth": parts.get(step or "", whole)}
+        steps = plan.asking if whole is not None else list(parts)
         if len(steps) != 1:
-            what = f"{whole or self.folder}: this truth is of a step, and none is named"
+            named = self.folder if whole is None or truth is not None else whole
+            what = f"{named}: this truth is of a step, and none is named"
             hint = f"{option('step', '...')}; or name the file truth.STEP.csv"
             raise PlanError(what, there=f"steps: {', '.join(steps) or 'none'}", hint=hint)
-        return {"step": steps[0], "truth": whole or parts[steps[0]]}
+        return {"step": steps[0], "truth": parts.get(steps[0], whole)}
 
     @property
     def variants(self) -> Path | None:

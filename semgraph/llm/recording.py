@@ -374,6 +374,14 @@ class Recorder:
         self.recording.embedder = inner.name
         return RecordingEmbedder(inner, self.recording)
 
+    def models(self, scoped: Callable[[str], LLM]) -> Callable[[str], LLM]:
+        """The same models of each scope, recorded."""
+        return lambda scope: self.llm(scoped(scope))
+
+    def embedders(self, scoped: Callable[[str], Embedder]) -> Callable[[str], Embedder]:
+        """The same embedders of each scope, recorded."""
+        return lambda scope: self.embedder(scoped(scope))
+
     def clock(self, now: Callable[[str], datetime]) -> Callable[[str], datetime]:
         """The same clock, recorded."""
         return lambda name: self.recording.now.setdefault(name, now(name))

@@ -152,9 +152,10 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
     _need_graph(request.plan, logical, resources)
     options = request.options
     made_up = resources.made_up(logical, writes=options.writes)
-    record_to = Path(options.record_to) if options.record_to else None
     with _few_collections():
-        async with resources.open(logical, fresh=options.fresh, record_to=record_to) as opened:
+        async with resources.open(
+            logical, fresh=options.fresh, record_to=options.record_to
+        ) as opened:
             physical, notes = await _prepared(request, logical, resources, opened)
             notes = [*map(str, logical.warnings), *request.notes, *made_up, *notes]
             return await PlanRun(request, physical, opened, resources, notes).run()

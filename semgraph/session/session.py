@@ -47,6 +47,7 @@ from semgraph.session.inputs import (
     refuse_other_groups,
     refuse_taken,
     refuse_unknown_words,
+    refuse_unreadable,
     typed_inputs,
 )
 from semgraph.session.resources import Owned, Resources, UserObjects, require_model
@@ -613,6 +614,7 @@ class Session:
         seed: int = 0,
         fresh: bool = False,
         times: bool = False,
+        record_to: str | Path | None = None,
         say: Say | None = _say,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
@@ -650,6 +652,7 @@ class Session:
                 `seed`, `fresh`, `inputs` and further inputs as keyword arguments.
             strict: Refuse a stale choice of `semgraph tune`, as `prepare` does.
             times: Send all requests of each variant, so that its time can be measured.
+            record_to: A file for a recording of what the session's own models answer.
             say: Called with the estimated cost and with progress, line by line; default: print to
                 stderr, in a notebook one line that changes. None: silent.
 
@@ -671,8 +674,8 @@ class Session:
             plan = data.plan if plan is None else plan
             logical = self.prepare(plan, **loading)
             given |= data.rows(logical, given)
-            if truth is None and labels is None:
-                answers = {"step": step} | data.answers(logical, step)
+            if labels is None:
+                answers = data.answers(logical, step, truth)
                 step, truth, labels = (answers.get(key) for key in ("step", "truth", "labels"))
             variants = variants or (None if grid else data.variants)
         if plan is None:
@@ -682,8 +685,10 @@ class Session:
             request, resources = self._comparison(
                 plan, variants, grid, step, given, RunOptions(rows=rows, sample=sample, seed=seed), loading,
                 truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=saying, labels=labels, at=at,
-                judge=None if judge is None else self.prepare(judge),
+                judge=None if judge is None else self.prepare(judge), record_to=record_to,
             )  # fmt: skip
+            if dataset is not None:
+                refuse_unreadable(request.inputs)
             return await compare(request, resources)
 
     def _comparison(
