@@ -69,7 +69,7 @@ def check(
             {"file": c.file, "ok": not c.problems, "problems": c.problems, "warnings": c.warnings}
             for c in checks
         ],
-        (line for c in checks for line in check_lines(c)),
+        check_lines(checks),
     )
     if summary := verdict(checks):
         options.talk(summary)

@@ -265,8 +265,8 @@ def _in_notebook(watch: Watch) -> Iterator[OnProgress]:
         nonlocal last
         if progress is None or watch.elapsed - last >= _OFTEN:
             last = watch.elapsed
-            line = (_step(progress) if progress else "") + watch.summary()
-            cell.show(" · ".join((*filter(None, watch.notices.values()), line)))
+            line = (_step(progress) if progress else "") + watch.summary() if watch.meter else ""
+            cell.show(" · ".join(filter(None, (*watch.notices.values(), line))))
 
     try:
         yield from _drawing(watch, draw, _SHORT)
