@@ -26,6 +26,7 @@ KINDS = {
 DOCUMENTS = {
     "docs/benchmarks.md": "docs",
     "docs/memories/findings.md": "docs/memories",
+    "docs/index.md": "docs",
     "README.md": ".",
 }
 """Pages with generated parts, and the folder that their links start from."""
