@@ -172,7 +172,9 @@ def _output(path: Path, which: str) -> str:
         picture = f'<img alt="{escape(text)}" src="data:image/png;base64,{data.get("image/png")}">'
         drawn = picture if "image/png" in data else f"<pre>{escape(text)}</pre>"
         parts.append(data.get("text/html", drawn))
-    return "\n".join(parts).replace("<table>", '<table class="table">')  # the theme styles those without
+    return "\n".join(parts).replace(
+        "<table>", '<table class="table">'
+    )  # the theme styles those without
 
 
 def _folder(path: Path) -> Iterator[str]:
@@ -246,29 +248,6 @@ def implementations() -> str:
     return "\n".join(lines) + "\n"
 
 
-def python() -> str:
-    """The page of the public Python names, from their docstrings."""
-    import semgraph
-    from semgraph import errors
-
-    names = sorted(semgraph.__all__, key=lambda name: (name != "Session", name))
-    of_errors = [name for name in names if name in vars(errors)]
-    functions = [name for name in names if name[0].islower()]
-    classes = [name for name in names if name not in of_errors and name not in functions]
-    lines = ["# Python API\n", "```python\nimport semgraph as sg\n```\n"]
-    for title, group in (("Classes", classes), ("Functions", functions), ("Errors", of_errors)):
-        lines.append(f"## {title}\n")
-        for name in group:
-            found = getattr(semgraph, name)
-            lines.append(
-                f"::: {found.__module__}.{found.__qualname__}\n    options: {{heading_level: 3}}\n"
-            )
-    lines.append(
-        "## For authors of implementations\n\nThe names of `semgraph.operator`: [operators](operators.md)."
-    )
-    return "\n".join(lines) + "\n"
-
-
 def decisions() -> str:
     """The page that lists the decisions."""
     pages = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
@@ -282,5 +261,4 @@ REFERENCE: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "decisions/README.md": decisions,
     "implementations.md": implementations,
-
 }
