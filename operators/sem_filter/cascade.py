@@ -42,8 +42,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 _CANDIDATES = 10
@@ -119,14 +117,14 @@ class Cascade(op.Implementation[op.SemFilter]):
             rounds=2, least=sample + proxy
         )
 
-    async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Answer the samples, learn the thresholds, answer the rows in between."""
         texts = op.row_texts(node, rows)
         samples = self._samples(rows, ctx, texts)
         drawn = {item for one in samples for item in one.drawn}
         unread = {item for one in samples for item in one.rows} - drawn
         verdicts = await self._ask(
-            node, rows, ctx, [i for i in range(rows.items.num_rows) if i not in unread]
+            node, rows, ctx, [i for i in range(len(rows.items)) if i not in unread]
         )
         between: list[int] = []
         for one in samples:
@@ -137,18 +135,18 @@ class Cascade(op.Implementation[op.SemFilter]):
                 scores = await self._cosines(node, ctx, one, [texts[item] for item in readable])
             between += self._decide(one, dict(zip(readable, scores, strict=True)), verdicts)
         verdicts |= await self._ask(node, rows, ctx, sorted(between))
-        return op.answer_table(node, [verdicts[item] for item in range(rows.items.num_rows)])
+        return [verdicts[item] for item in range(len(rows.items))]
 
     def _samples(self, rows: op.Rows, ctx: op.Context, texts: Sequence[str]) -> list[_Sample]:
         """A sample of each partition and prompt with more readable rows than a sample has."""
         groups: dict[tuple[str, int], list[int]] = {}
-        for item in range(rows.items.num_rows):
+        for item in range(len(rows.items)):
             if texts[item]:
                 groups.setdefault((rows.partition[item], rows.prompt[item]), []).append(item)
         samples = []
         for (partition, prompt), readable in groups.items():
             if len(readable) > self.sample:
-                times = rows.times or [1] * rows.items.num_rows
+                times = rows.times or [1] * len(rows.items)
                 repeated = [item for item in readable for _ in range(times[item])]
                 draws = ctx.random(partition, "sample", str(prompt))
                 places = draws.sample(range(len(repeated)), self.sample)
@@ -177,8 +175,8 @@ class Cascade(op.Implementation[op.SemFilter]):
         self, node: op.SemFilter, rows: op.Rows, ctx: op.Context, items: list[int]
     ) -> dict[int, op.Outcome]:
         part = rows.only(items)
-        table = await ctx.ask_packed(node, part, part.blocks(node, left=self.rows))
-        return dict(zip(items, op.outcomes(node, table), strict=True))
+        answers = await ctx.ask_packed(node, part, part.blocks(node, left=self.rows))
+        return dict(zip(items, answers, strict=True))
 
     async def _log_odds(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> list[float]:
         """Log-odds of yes; 0 for a row without an answer."""

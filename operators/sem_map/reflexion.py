@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 
@@ -41,10 +39,9 @@ class Reflexion(op.Implementation[op.SemMap]):
             rounds=1 + self.rounds, least=rows.items
         )
 
-    async def answer(self, node: op.SemMap, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemMap, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Send each row alone, then its answer."""
-        first = await ctx.ask_packed(node, rows, ([item] for item in range(rows.items.num_rows)))
-        answers = op.outcomes(node, first)
+        answers = await ctx.ask_packed(node, rows, ([item] for item in range(len(rows.items))))
         open_items = [item for item, outcome in enumerate(answers) if outcome.error is None]
         for _ in range(self.rounds):
             reviews = await ctx.ask_reviews(
@@ -57,7 +54,7 @@ class Reflexion(op.Implementation[op.SemMap]):
                 if answers[item].error is None and answers[item].values != before.values:
                     changed.append(item)
             open_items = changed
-        return op.answer_table(node, answers)
+        return answers
 
 
 def merged(node: op.SemMap, answer: op.Outcome, review: op.Outcome) -> op.Outcome:

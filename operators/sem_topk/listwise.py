@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 
@@ -50,7 +48,7 @@ class Listwise(op.Implementation[op.SemTopk]):
             rounds=rounds, least=calls * rows.groups
         )
 
-    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Rank round by round, all groups together."""
         refusal = self.refuses(node, ctx.limits)
         if refusal:
@@ -62,7 +60,7 @@ class Listwise(op.Implementation[op.SemTopk]):
             for (group, window), ranking in zip(windows, rankings, strict=True):
                 group.take(window, ranking)
         outcomes = {item: outcome for group in groups for item, outcome in group.outcomes().items()}
-        return op.answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
+        return [outcomes[item] for item in range(len(rows.items))]
 
 
 class _Group:

@@ -19,8 +19,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 
@@ -53,7 +51,7 @@ class Quickselect(op.Implementation[op.SemTopk]):
             calls * rows.groups, calls * self.batch * rows.groups, seen
         )._replace(rounds=rounds)
 
-    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Cut round by round, all groups together."""
         likely = await self._likely(node, rows, ctx)
         lefts = rows.lefts
@@ -72,7 +70,7 @@ class Quickselect(op.Implementation[op.SemTopk]):
             for group, segment in open_segments:
                 group.cut(segment)
         outcomes = {item: outcome for group in groups for item, outcome in group.outcomes().items()}
-        return op.answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
+        return [outcomes[item] for item in range(len(rows.items))]
 
     async def _likely(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[float]:
         """For each item an estimate of its score; 0 if it is unknown."""

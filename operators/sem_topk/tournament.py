@@ -15,8 +15,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 
@@ -39,7 +37,7 @@ class Tournament(op.Implementation[op.SemTopk]):
             rounds=rounds, least=(size - 1) * rows.groups
         )
 
-    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Play round by round, all groups together."""
         cups = [_Cup(items, node.k) for items in rows.groups()]
         while matches := [(cup, match) for cup in cups for match in cup.draw()]:
@@ -47,7 +45,7 @@ class Tournament(op.Implementation[op.SemTopk]):
             for (cup, match), ranking in zip(matches, rankings, strict=True):
                 cup.take(match, ranking)
         outcomes = {item: outcome for cup in cups for item, outcome in cup.outcomes().items()}
-        return op.answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
+        return [outcomes[item] for item in range(len(rows.items))]
 
 
 class _Cup:

@@ -228,7 +228,7 @@ def _near(near: Agreement) -> str:
 _ROWS = '''"""{title}: one line that describes it, for `semgraph operators list`."""
 
 from semgraph.operator import Context, Cost, Implementation, Observed
-from semgraph.operator import RowEstimate, Rows, {node}, dataclass, pa
+from semgraph.operator import RowEstimate, Rows, {node}, dataclass
 
 
 @dataclass(frozen=True)
@@ -241,15 +241,14 @@ class {name}(Implementation[{node}]):
     ) -> Cost:
         return Cost(calls=-(-rows.left // self.rows))  # rounds=: sequential rounds
 
-    async def answer(self, node: {node}, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: {node}, rows: Rows, ctx: Context) -> list:
         # Rows that share a call; ctx numbers them and checks the answers.
         return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))
 '''
 _GROUPS = '''"""{title}: one line that describes it, for `semgraph operators list`."""
 
 from semgraph.operator import Context, Cost, Implementation, Observed, Part
-from semgraph.operator import RowEstimate, Rows, SemAgg, answer_table, dataclass
-from semgraph.operator import pa
+from semgraph.operator import RowEstimate, Rows, SemAgg, dataclass
 
 
 @dataclass(frozen=True)
@@ -261,10 +260,10 @@ class {name}(Implementation[SemAgg]):
     ) -> Cost:
         return Cost(calls=rows.groups)  # rounds=: sequential rounds
 
-    async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> list:
         # Rows that are combined; a part may also hold outcomes of earlier parts.
         parts = [Part(group, items) for group, items in enumerate(rows.groups())]
-        return answer_table(node, await ctx.ask_groups(node, rows, parts))
+        return await ctx.ask_groups(node, rows, parts)
 '''
 _CLUSTER = '''"""{title}: one line that describes it, for `semgraph operators list`."""
 

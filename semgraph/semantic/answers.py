@@ -3,7 +3,7 @@
 This module holds
 
 - the JSON Schema of answers, their description in a prompt, and a strict reader;
-- answer tables, made from outcomes and checked when an implementation returns them;
+- tables of answers, made from outcomes;
 - answer schemas in a column of the rows;
 - answers that refer to the records of their row by number.
 
@@ -39,39 +39,25 @@ from semgraph.logical import limits
 from semgraph.logical.prompt import Prompt, PromptSet, plain
 from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic, SemMap
-from semgraph.relational.batch import values as column_values
-from semgraph.semantic.contract import Outcome, Words, answer_schema
+from semgraph.semantic.contract import SCORE, Outcome, Words, answer_fields
 
 SCHEMA_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
 _QUOTED = 120
 
 
-def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = False) -> pa.Table:
-    """The table that `answer` returns, from one outcome per item (for sem_agg: per group), in
-    order.
+_ENDS = {"error": pa.string(), "calls": pa.list_(pa.string())}
 
-    `scored` adds the `score` of verdicts, for sem_filter and sem_join.
+
+def answer_table(node: Semantic, outcomes: Sequence[Outcome]) -> pa.Table:
+    """Outcomes as a table of values, `error` and `calls`, and the `score` of verdicts if any has
+    one.
     """
-    rows = [
-        {**(o.values or {}), "item": item, "error": o.error, "calls": list(o.calls)}
-        for item, o in enumerate(outcomes)
-    ]
-    schema = answer_schema(node, scored=scored)
-    columns = [[row.get(field.name) for row in rows] for field in schema]
-    arrays = [pa.array(own, field.type) for own, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
-    """The outcomes in a table of answers, by item: the inverse of `answer_table`."""
-    table = table.sort_by("item")
-    names = [name for name in table.column_names if name not in {"item", "error", "calls"}]
-    rows = zip(*(column_values(table.column(name)) for name in names), strict=True)
-    ends = zip(*(table.column(name).to_pylist() for name in ("error", "calls")), strict=True)
-    return [
-        Outcome(None if error else dict(zip(names, row, strict=True)), error, tuple(calls))
-        for row, (error, calls) in zip(rows, ends, strict=True)
-    ]
+    rows = [{**(o.values or {}), "error": o.error, "calls": list(o.calls)} for o in outcomes]
+    kinds = {field.name: field.type for field in answer_fields(node)} | _ENDS
+    if any(SCORE in row for row in rows):
+        kinds.setdefault(SCORE, pa.float64())
+    columns = {name: [row.get(name) for row in rows] for name in kinds}
+    return pa.table({name: pa.array(columns[name], kind) for name, kind in kinds.items()})
 
 
 def with_row_schemas(
@@ -222,7 +208,7 @@ def checked_outcome(node: Semantic, outcome: Outcome, known: Numbers, note: Note
 
     It serves implementations that write their own requests: they send no second request.
     """
-    if outcome.values is None:
+    if outcome.values is None or outcome.error:
         return outcome
     try:
         values = checked_numbers(node, outcome.values, known, note, again=False)

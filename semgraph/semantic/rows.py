@@ -39,6 +39,7 @@ from semgraph.relational.batch import (
     values,
 )
 from semgraph.relational.segments import column_of
+from semgraph.semantic.answers import answer_table
 from semgraph.semantic.ask import (
     Answered,
     Asking,
@@ -52,7 +53,7 @@ from semgraph.semantic.ask import (
     failures,
     question_keys,
 )
-from semgraph.semantic.contract import RowEstimate, answer_schema
+from semgraph.semantic.contract import Item, Outcome, RowEstimate
 from semgraph.semantic.groups import row_groups
 from semgraph.semantic.implementation import Implementation, estimated
 
@@ -270,13 +271,15 @@ async def _ask_rows(
     keys = question_keys(node, left, asking)
     numbers, first = dense(keys)
     if asking.known is not None:
-        whole = _concat(node, await _reusing_known(node, left, keys, asking, asking.known))
+        answers = await _reusing_known(node, left, keys, asking, asking.known)
     elif len(first) == len(keys):
-        whole = await _answers(node, left, asking)
+        answers = await _answers(node, left, asking)
     else:  # rows with equal keys share one question
         times = np.bincount(np.asarray(numbers)).tolist()
-        whole = rows_at(await _answers(node, rows_at(left, first), asking, times), numbers)
-    return _RowAnswers(index, [key.text for key in keys], whole, np.ones(table.num_rows, bool))
+        each = await _answers(node, rows_at(left, first), asking, times)
+        answers = [each[number] for number in numbers]
+    reached = np.ones(table.num_rows, bool)
+    return _RowAnswers(index, [key.text for key in keys], answer_table(node, answers), reached)
 
 
 async def _ask_until_enough(
@@ -297,7 +300,7 @@ async def _ask_until_enough(
     groups = await row_groups(node.input, stop.by, stop.order, table, asking.now)
     pending = chunks(groups, stop.n, at_once, questions, known)
     reached = np.zeros(table.num_rows, bool)
-    answers: dict[int, tuple[str, pa.Table]] = {}  # text and answer of each row
+    answers: dict[int, tuple[str, Outcome]] = {}  # text and answer of each row
     chunk = next(pending)
     while chunk:
         reached[chunk] = True
@@ -311,28 +314,22 @@ async def _ask_until_enough(
         stay |= {row for row in chunk if not selected[row] and stay_unasked[row]}
         chunk = pending.send(stay)
     rows = sorted(answers)
-    whole = _concat(node, [answers[row][1] for row in rows])
+    whole = answer_table(node, [answers[row][1] for row in rows])
     return _RowAnswers(rows, [answers[row][0] for row in rows], whole, reached)
 
 
-def _concat(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(answers) if answers else answer_schema(node).empty_table()
-
-
-def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
+def _stays(node: SemMap | SemFilter, answer: Outcome) -> bool:
     """Whether a row with this answer is in the result."""
-    if answer.column("error")[0].as_py() is not None:
+    if answer.error is not None:
         return node.on_error == "null"
-    return bool(answer.column("keep")[0].as_py()) if "keep" in answer.column_names else True
+    return isinstance(node, SemMap) or bool((answer.values or {})["keep"])
 
 
 async def _answers(
     node: SemMap | SemFilter, left: pa.Table, asking: Asking, times: Sequence[int] = ()
-) -> pa.Table:
-    items = {"left": range(left.num_rows)}
-    return await answer_items(
-        node, left, None, items, asking, times, check_input=check_input_of(node, left)
-    )
+) -> list[Outcome]:
+    items, own = [Item(row) for row in range(left.num_rows)], check_input_of(node, left)
+    return await answer_items(node, left, None, items, asking, times, check_input=own)
 
 
 async def _reusing_known(
@@ -340,8 +337,8 @@ async def _reusing_known(
     left: pa.Table,
     keys: Sequence[QuestionKey],
     asking: Asking,
-    known: dict[object, pa.Table],
-) -> list[pa.Table]:
+    known: dict[object, Outcome],
+) -> list[Outcome]:
     """The answers of the rows; rows with equal keys reuse the known answer."""
     new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
     places = sorted(new.values())
@@ -349,5 +346,5 @@ async def _reusing_known(
         counts = Counter(keys)
         times = [counts[keys[place]] for place in places]
         answers = await _answers(node, rows_at(left, places), asking, times)
-        known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
+        known |= {keys[place]: answer for place, answer in zip(places, answers, strict=True)}
     return [known[key] for key in keys]

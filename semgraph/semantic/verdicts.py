@@ -16,12 +16,12 @@ from semgraph.errors import PlanError, did_you_mean
 from semgraph.expr.functions import key
 from semgraph.llm.base import Limits
 from semgraph.logical.semantic import Semantic, SemJoin
-from semgraph.semantic.answers import answer_table
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     REFERENCES,
     SCORE,
     Cost,
+    Item,
     Observed,
     Outcome,
     RowEstimate,
@@ -51,13 +51,11 @@ def read_labels(node: Semantic, rows: Rows, path: str) -> tuple[Rows, list[bool]
         raise file.wrong("it has no rows")
     if None in labels:
         raise file.wrong(f'a row has no "{verdict.name}"')
-    numbers = pa.array(range(len(labels)), pa.int64())
-    sides = ["left"] if rows.right is None else ["left", "right"]
     right = None
     if rows.right is not None:
         assert isinstance(node, SemJoin)
         right = file.side(rows.right, node.prompt.other_fields, f"{node.alias}.")
-    items = pa.table(dict.fromkeys(sides, numbers))
+    items = [Item(number, number) for number in range(len(labels))]
     left = file.side(rows.left, node.prompt.fields)
     return Rows(left, right, items, [""] * len(labels), file.prompts()), labels
 
@@ -227,9 +225,9 @@ class ByLogOdds(PerItem[N]):
             return None
         return f"the model returns no log-probabilities; use {REFERENCES[node.keyword]}"
 
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
         """Ask for one word about each item."""
-        return answer_table(node, await self.verdicts(node, rows, ctx), scored=True)
+        return await self.verdicts(node, rows, ctx)
 
     async def verdicts(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
         """The outcome of each item: the verdict and, under `score`, the calibrated log-odds of yes.
@@ -239,7 +237,7 @@ class ByLogOdds(PerItem[N]):
         verdict = verdict_field(node)
         assert verdict is not None
         key = (node.fingerprint, self._stamp())
-        if self.labels and rows.items.num_rows and key not in self.curves:
+        if self.labels and rows.items and key not in self.curves:
             self.curves[key] = await self._calibrated(node, rows, ctx)
         answers = await ctx.ask_words(node, rows)
         curve = self.curves.get(key) or Curve(1.0, -ctx.limits.yes_from)
@@ -322,11 +320,10 @@ class Vote(Implementation[N]):
         calls = rows.items * self.samples
         return Cost.of_items(calls, calls, seen)
 
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
         """Send each row alone, several times."""
         drawn = await ctx.ask_samples(node, rows, self.samples, self.temperature)
-        scored = verdict_field(node) is not None
-        return answer_table(node, [elected(node, each) for each in drawn], scored=scored)
+        return [elected(node, each) for each in drawn]
 
 
 def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:

@@ -209,7 +209,7 @@ class SamplePrompts(RowPrompts):
 
     def all_works(self, count: int) -> Iterator[Work]:
         """Each row alone, `count` times."""
-        for work in self.works([item] for item in range(self.rows.items.num_rows)):
+        for work in self.works([item] for item in range(len(self.rows.items))):
             for draw in range(1, count + 1):
                 yield work._replace(sample=draw)
 
