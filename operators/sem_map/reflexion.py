@@ -12,11 +12,11 @@ that earlier ones are neither lost nor paid twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import semgraph.operator as op
+from semgraph.semantic.verdicts import normal
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,7 @@ def merged(node: op.SemMap, answer: op.Outcome, review: op.Outcome) -> op.Outcom
 def _united(records: list[Any] | None, more: list[Any] | None) -> list[Any] | None:
     if records is None or more is None:
         return more if records is None else records
-    seen = {_normal(record) for record in records}
-    united = list(records)
+    known, new = set(map(normal, records)), dict[Any, Any]()
     for record in more:
-        if _normal(record) not in seen:
-            seen.add(_normal(record))
-            united.append(record)
-    return united
-
-
-def _normal(value: Any) -> Any:
-    """A value that is equal for records that differ only in case and white space."""
-    if isinstance(value, str):
-        return op.key(value)
-    if isinstance(value, Mapping):
-        return tuple((name, _normal(inner)) for name, inner in value.items())
-    return tuple(map(_normal, value)) if isinstance(value, list) else value
+        new.setdefault(normal(record), record)
+    return [*records, *(record for name, record in new.items() if name not in known)]

@@ -130,8 +130,6 @@ class Answered:
     # `error`, `calls`
     evidence: pa.Table | None = None
     rows_in: int = 0  # answered rows (for sem_join: pairs)
-    # input rows in the result, for operators that keep each row at most once
-    stays: Sequence[int] = ()
     # of each answered row, if `evidence` lacks a row for some of them
     input_rows: Sequence[int | None] | None = None
     # of each row of the result: indices into the concatenated inputs

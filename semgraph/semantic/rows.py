@@ -13,6 +13,7 @@ from collections.abc import (
     Container,
     Generator,
     Iterable,
+    Mapping,
     Sequence,
 )
 from dataclasses import dataclass
@@ -32,7 +33,6 @@ from semgraph.relational.batch import (
     PARTITION,
     Batch,
     conform,
-    dense,
     pick,
     rows_at,
     runtime_schema,
@@ -219,7 +219,6 @@ def _answered(
         node.on_error == "null",
         evidence(table, asked.rows, asked.texts, asked.answers),
         len(asked.rows),
-        places,
         sources=[(place,) for place in places],
         about=[(row,) for row in asked.rows],
     )
@@ -261,61 +260,33 @@ class _RowAnswers:
 async def _ask_rows(
     node: SemMap | SemFilter, table: pa.Table, selected: Flags, asking: Asking, stay_unasked: Flags
 ) -> _RowAnswers:
-    """Answer the selected rows of a relation, until `node.stop` has enough. `stay_unasked` are the
-    rows that are in the result without an answer.
+    """Answer the selected rows of a relation; below a limit in its order, chunk by chunk, until
+    `node.stop` has enough. `stay_unasked` are the rows that are in the result without an answer.
     """
-    if node.stop is not None:
-        return await _ask_until_enough(node, node.stop, table, selected, asking, stay_unasked)
     index = np.flatnonzero(selected).tolist()
     left = table if len(index) == table.num_rows else rows_at(table, index)
-    keys = question_keys(node, left, asking)
-    numbers, first = dense(keys)
-    if asking.known is not None:
-        answers = await _reusing_known(node, left, keys, asking, asking.known)
-    elif len(first) == len(keys):
-        answers = await _answers(node, left, asking)
-    else:  # rows with equal keys share one question
-        times = np.bincount(np.asarray(numbers)).tolist()
-        each = await _answers(node, rows_at(left, first), asking, times)
-        answers = [each[number] for number in numbers]
-    reached = np.ones(table.num_rows, bool)
-    return _RowAnswers(index, [key.text for key in keys], answer_table(node, answers), reached)
-
-
-async def _ask_until_enough(
-    node: SemMap | SemFilter,
-    stop: Stop,
-    table: pa.Table,
-    selected: Flags,
-    asking: Asking,
-    stay_unasked: Flags,
-) -> _RowAnswers:
-    """Answer the selected rows in the limit's order, chunk by chunk."""
-    at_once = rows_a_call(node, table.num_rows, asking.implementation)
-    keys: Sequence[object] = (
-        question_keys(node, table, asking) if at_once > 1 else range(table.num_rows)
-    )
-    questions = [key if chosen else None for key, chosen in zip(keys, selected, strict=True)]
+    keys = dict(zip(index, question_keys(node, left, asking), strict=True))
     known = {} if asking.known is None else asking.known
-    groups = await row_groups(node.input, stop.by, stop.order, table, asking.now)
-    pending = chunks(groups, stop.n, at_once, questions, known)
-    reached = np.zeros(table.num_rows, bool)
-    answers: dict[int, tuple[str, Outcome]] = {}  # text and answer of each row
-    chunk = next(pending)
+    pending, chunk = None, list(range(table.num_rows))
+    if node.stop is not None:
+        at_once = rows_a_call(node, table.num_rows, asking.implementation)
+        groups = await row_groups(node.input, node.stop.by, node.stop.order, table, asking.now)
+        pending = chunks(groups, node.stop.n, at_once, list(map(keys.get, chunk)), known)
+        chunk = next(pending)
+    reached, answers = np.zeros(table.num_rows, bool), dict[int, Outcome]()
     while chunk:
         reached[chunk] = True
-        index = sorted(row for row in chunk if selected[row])
-        left = rows_at(table, index)
-        row_keys = question_keys(node, left, asking)
-        new = await _reusing_known(node, left, row_keys, asking, known)
-        texts = [key.text for key in row_keys]
-        answers |= dict(zip(index, zip(texts, new, strict=True), strict=True))
-        stay = {row for row, answer in zip(index, new, strict=True) if _stays(node, answer)}
-        stay |= {row for row in chunk if not selected[row] and stay_unasked[row]}
-        chunk = pending.send(stay)
+        rows = sorted(row for row in chunk if row in keys)
+        new = await _reusing_known(node, table, {row: keys[row] for row in rows}, asking, known)
+        answers |= zip(rows, new, strict=True)
+        if pending is None:
+            break
+        chunk = pending.send(
+            {r for r in chunk if (_stays(node, answers[r]) if r in keys else stay_unasked[r])}
+        )
     rows = sorted(answers)
-    whole = answer_table(node, [answers[row][1] for row in rows])
-    return _RowAnswers(rows, [answers[row][0] for row in rows], whole, reached)
+    table = answer_table(node, [answers[row] for row in rows])
+    return _RowAnswers(rows, [keys[row].text for row in rows], table, reached)
 
 
 def _stays(node: SemMap | SemFilter, answer: Outcome) -> bool:
@@ -325,26 +296,27 @@ def _stays(node: SemMap | SemFilter, answer: Outcome) -> bool:
     return isinstance(node, SemMap) or bool((answer.values or {})["keep"])
 
 
-async def _answers(
-    node: SemMap | SemFilter, left: pa.Table, asking: Asking, times: Sequence[int] = ()
-) -> list[Outcome]:
-    items, own = [Item(row) for row in range(left.num_rows)], check_input_of(node, left)
-    return await answer_items(node, left, None, items, asking, times, check_input=own)
-
-
 async def _reusing_known(
     node: SemMap | SemFilter,
-    left: pa.Table,
-    keys: Sequence[QuestionKey],
+    table: pa.Table,
+    keys: Mapping[int, QuestionKey],
     asking: Asking,
     known: dict[object, Outcome],
 ) -> list[Outcome]:
-    """The answers of the rows; rows with equal keys reuse the known answer."""
-    new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
-    places = sorted(new.values())
-    if places:
-        counts = Counter(keys)
+    """The answers of some rows, by their keys; rows with equal keys share one, also a known one."""
+    new = {key: row for row, key in reversed([*keys.items()]) if key not in known}
+    if new:
+        places, counts = sorted(new.values()), Counter(keys.values())
         times = [counts[keys[place]] for place in places]
-        answers = await _answers(node, rows_at(left, places), asking, times)
+        left = table if len(places) == table.num_rows else rows_at(table, places)
+        answers = await answer_items(
+            node,
+            left,
+            None,
+            [Item(row) for row in range(len(places))],
+            asking,
+            times if max(times) > 1 else (),
+            check_input=check_input_of(node, left),
+        )
         known |= {keys[place]: answer for place, answer in zip(places, answers, strict=True)}
-    return [known[key] for key in keys]
+    return [known[key] for key in keys.values()]

@@ -1,9 +1,10 @@
-"""Verdicts by log-odds (the implementations `logit`) and by votes (`vote`)."""
+"""Verdicts by log-odds (the implementations `logit`) and by votes (`vote`), and rankings by windows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow as pa
 from semgraph.errors import PlanError, did_you_mean
 from semgraph.expr.functions import key
 from semgraph.llm.base import Limits
-from semgraph.logical.semantic import Semantic, SemJoin
+from semgraph.logical.semantic import Semantic, SemJoin, SemTopk
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     REFERENCES,
@@ -24,6 +25,7 @@ from semgraph.semantic.contract import (
     Item,
     Observed,
     Outcome,
+    Ranking,
     RowEstimate,
     Rows,
     by_key,
@@ -372,16 +374,62 @@ def similarity(one: Any, other: Any) -> float:
     if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
         return math.fsum(similarity(one[name], other[name]) for name in one) / max(len(one), 1)
     if isinstance(one, list) and isinstance(other, list):
-        entries, others = set(map(_normal, one)), set(map(_normal, other))
+        entries, others = set(map(normal, one)), set(map(normal, other))
         either = entries | others
         return len(entries & others) / len(either) if either else 1.0
-    return float(_normal(one) == _normal(other))
+    return float(normal(one) == normal(other))
 
 
-def _normal(value: Any) -> Any:
+def normal(value: Any) -> Any:
     """A hashable value, equal for texts that differ only in case and white space."""
     if isinstance(value, str):
         return key(value)
     if isinstance(value, Mapping):
-        return tuple((name, _normal(inner)) for name, inner in value.items())
-    return tuple(map(_normal, value)) if isinstance(value, list) else value
+        return tuple((name, normal(inner)) for name, inner in value.items())
+    return tuple(map(normal, value)) if isinstance(value, list) else value
+
+
+class RankedGroup(ABC):
+    """A group that is ranked by windows of its items, in rounds; `errors` are its failed items."""
+
+    def __init__(self, items: Sequence[int], k: int) -> None:
+        self.k, self.size = k, len(items)
+        self.errors: dict[int, Outcome] = {}
+        self.calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
+
+    @abstractmethod
+    def windows(self) -> Sequence[Sequence[int]]:
+        """The windows of the next round; none after the last."""
+
+    @abstractmethod
+    def take(self, window: Sequence[int], ranking: Ranking) -> None:
+        """Use the ranking of a window of this round."""
+
+    @abstractmethod
+    def places(self) -> Iterable[int]:
+        """The items, best first."""
+
+    def fail(self, window: Sequence[int], ranking: Ranking) -> None:
+        """Items that failed alone are errors; if none did, all items of the window are."""
+        for item in ranking.faulty or window:
+            own = ranking.faulty.get(item) or Outcome(None, ranking.error)
+            self.errors[item] = own._replace(calls=(*self.calls[item], *own.calls))
+
+
+async def ranked(
+    node: SemTopk, rows: Rows, ctx: Context, groups: Sequence[RankedGroup]
+) -> list[Outcome]:
+    """Rank groups round by round, all together. The score of an item is by its rank."""
+    while windows := [(group, window) for group in groups for window in group.windows()]:
+        rankings = await ctx.ask_rankings(node, rows, [window for _, window in windows])
+        for (group, window), ranking in zip(windows, rankings, strict=True):
+            for item in window:
+                group.calls[item] += ranking.calls
+            group.take(window, ranking)
+    outcomes = dict[int, Outcome]()
+    for group in groups:
+        outcomes |= group.errors
+        for place, item in enumerate(i for i in group.places() if i not in group.errors):
+            values = {"score": 100.0 * (1 - place / group.size)}
+            outcomes[item] = Outcome(values, None, group.calls[item])
+    return [outcomes[item] for item in range(len(rows.items))]
