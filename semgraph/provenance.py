@@ -150,7 +150,8 @@ def _only_text(pairs: Sequence[tuple[str, str]], what: str) -> str | None:
         hint = "write more of the one that is meant"
         begun = all(text.startswith(what.casefold()) for text in step_of)
         part = "the beginning" if begun else "a part"
-        listed = [f'  "{_cut(text)}"   step {step}' for step, text in step_of.values()]
+        shown = [(shortened(plain_line(text), _SHOWN), step) for step, text in step_of.values()]
+        listed = [f'  "{text}"   step {step}' for text, step in shown]
         more = [f"  … and {len(listed) - _LISTED:,} more"] if len(listed) > _LISTED else []
         raise PlanError(
             Problem(f'"{what}" is {part} of {len(listed):,} values', hint=hint),
@@ -158,10 +159,6 @@ def _only_text(pairs: Sequence[tuple[str, str]], what: str) -> str | None:
             *more,
         )
     return next((text for _, text in step_of.values()), None)
-
-
-def _cut(text: str) -> str:
-    return shortened(plain_line(text), _SHOWN)
 
 
 Lookup = Callable[[str], "Exchange | None"]
@@ -221,7 +218,7 @@ def explain(run: record.Run, what: str, lookup: Lookup = lambda _call: None) -> 
             ambiguous.
     """
     tracer = Tracer(run, lookup)
-    if not tracer.has_lineage:
+    if run.facts.get("ids") is None:
         version = run.facts.get("semgraph", "an earlier version")
         raise PlanError(
             f"run {run.name} was recorded by semgraph {version} without the lineage of its rows",
@@ -282,11 +279,6 @@ class Tracer:
     run: record.Run
     lookup: Lookup
     _tables: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
-
-    @property
-    def has_lineage(self) -> bool:
-        """Whether the record has lineage."""
-        return self.run.facts.get("ids") is not None
 
     @cached_property
     def steps(self) -> list[str]:

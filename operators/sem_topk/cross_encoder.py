@@ -53,11 +53,8 @@ class CrossEncoder(op.Implementation[op.SemTopk]):
         texts, questions = op.row_texts(node, rows), op.queries(node, rows)
         readable = [item for item, left in enumerate(lefts) if texts[left]]
         pairs = [(questions[lefts[item]], texts[lefts[item]]) for item in readable]
-        scores = (
-            dict(zip(readable, await asyncio.to_thread(self._scores, pairs), strict=True))
-            if pairs
-            else {}
-        )
+        found = await asyncio.to_thread(self._scores, pairs) if pairs else []
+        scores = dict(zip(readable, found, strict=True))
         least = min(scores.values(), default=0.0) - 1.0
         return [op.Outcome({"score": scores.get(item, least)}) for item in range(len(lefts))]
 

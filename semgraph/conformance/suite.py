@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -120,12 +121,10 @@ async def agreement(candidate: Subject) -> Agreement:
         totals.update(hits=len(answers & true), answered=len(answers), expected=len(true))
         totals.update(items=len(case.rows().items))
         totals.update(calls=len(own.requests), reference_calls=len(other.requests))
-    recall, precision = (_share(totals["hits"], totals[of]) for of in ("expected", "answered"))
+    recall, precision = (
+        totals["hits"] / totals[of] if totals[of] else 1.0 for of in ("expected", "answered")
+    )
     return Agreement(recall, precision, totals["items"], totals["calls"], totals["reference_calls"])
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0
 
 
 def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
@@ -142,7 +141,14 @@ def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
         right = [*_PEOPLE, "Grace Kelly", None]
         for answers in (False, True):
             case = Case(operator, left, others=right, answers=answers)
-            yield case, Mind(match=_same_person(answers=answers))
+            yield (
+                case,
+                Mind(
+                    match=partial(
+                        _same_person, {"verdict": "same", "note": None} if answers else {}
+                    )
+                ),
+            )
     elif operator == "sem_topk":
         for n in (1, 2, 3, 7, 11, 20, 50):
             yield some(operator, n, group=[0] * n), mind(operator)
@@ -153,12 +159,8 @@ def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
         yield some(operator, 100, group=[0] * 100), mind(operator)
 
 
-def _same_person(*, answers: bool) -> Any:
-    def match(left: str, right: str) -> dict[str, Any] | None:
-        similar = alike(*names(left, right)) >= 0.4
-        return ({"verdict": "same", "note": None} if answers else {}) if similar else None
-
-    return match
+def _same_person(answers: dict[str, Any], left: str, right: str) -> dict[str, Any] | None:
+    return answers if alike(*names(left, right)) >= 0.4 else None
 
 
 def _chosen(case: Case, outcomes: Sequence[Outcome]) -> set[Any]:

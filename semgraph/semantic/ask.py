@@ -34,12 +34,12 @@ from semgraph.semantic.answers import (
     checked_outcome,
     needed_records,
     numbers_of_rows,
+    validated,
     with_row_schemas,
 )
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import SCORE, Item, Outcome, Rows, prompt_numbers
 from semgraph.semantic.implementation import Implementation, watched
-from semgraph.semantic.validation import validated
 
 _NO_MESSAGE = "it does not meet the check"
 

@@ -98,11 +98,12 @@ class Rows(NamedTuple):
         if self.right is None:
             right = pairs = None
         keys = Keys(node, self)
-        values = None if order is None else python_values(self.left.column(order))
+        values = [] if order is None else python_values(self.left.column(order))
+        places = [(value is None, 0 if value is None else value) for value in values]
         cut: list[list[int]] = []
         for items in by_key(range(len(self.items)), keys.of):
-            if values is not None:
-                items.sort(key=lambda item: _sortable(values[keys.left[item]]))
+            if order is not None:
+                items.sort(key=lambda item: places[keys.left[item]])
             cut += _blocks(self, items, left, right, pairs)
         return cut
 
@@ -284,10 +285,6 @@ def prompt_numbers(prompts: PromptSet, picked: Sequence[str | None]) -> list[int
     places = {value: first[id(prompt)] for value, prompt in prompts.prompts}
     rest = None if prompts.otherwise is None else first[id(prompts.otherwise)]
     return [places.get(value or "", rest) for value in picked]
-
-
-def _sortable(value: Any) -> tuple[bool, Any]:
-    return (value is None, 0 if value is None else value)
 
 
 class Keys:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from semgraph.expr.duckdb import ORDINAL, type_over_groups
-from semgraph.expr.scalar import ROWS, Scalar, from_ast
+from semgraph.expr.scalar import ROWS, from_ast
 from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node, Sort, column_scalar
 from semgraph.logical.relational import Aggregate
@@ -64,14 +64,10 @@ def _group_segment(node: SemAgg) -> Segment:
     columns = []
     for i, (scalar, kind) in enumerate(wanted):
         own = type_over_groups(scalar, source.schema, groups)
-        columns.append((f"#{i}", scalar if own == kind else _cast(scalar, kind)))
+        cast = exp.Cast(this=scalar.ast, to=exp.DataType.build(sql_type(kind), dialect="duckdb"))
+        columns.append((f"#{i}", scalar if own == kind else from_ast(cast, scalar.text)))
     root = Aggregate(input=source, by=by, add=tuple(columns), step=node.step, origin=node.origin)
     return compile_segment(root, {source: ROWS})
-
-
-def _cast(scalar: Scalar, kind: pa.DataType) -> Scalar:
-    to = exp.DataType.build(sql_type(kind), dialect="duckdb")
-    return from_ast(exp.Cast(this=scalar.ast, to=to), scalar.text)
 
 
 class RowGroup(NamedTuple):

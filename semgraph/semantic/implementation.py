@@ -338,15 +338,11 @@ def invalid_cost(cost: object) -> str | None:
     if not isinstance(cost, Cost):
         return f"it estimated {_short(cost)}, not a Cost"
     for name, value in cost._asdict().items():
-        optional = name in {"tokens_in", "tokens_out", "least"}
-        if (value is None and optional) or (_is_number(value) and value >= 0):
-            continue
-        return f"it estimated {name} {_short(value)}, not a number from 0 on"
+        number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+        absent = value is None and name in {"tokens_in", "tokens_out", "least"}
+        if not absent and not (number and value >= 0):
+            return f"it estimated {name} {_short(value)}, not a number from 0 on"
     return None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _short(value: object) -> str:
