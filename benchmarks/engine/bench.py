@@ -28,8 +28,8 @@ STEPS = (0, 10, 30, 100, 300)
 """Of plans; 0: the shipped add_episode."""
 CALL, GROWTH, COMMAND, START, PLAN = "CPU of a call", "many episodes", "command", "start", "plan"
 TWO = "two workers"
-EPISODES = {100: 10, 3_000: 30, 10_000: 100}
-"""The number of episodes, and of groups: from 3,000 on, a hundred episodes of each group."""
+EPISODES = {100: 10, 1_000: 10, 3_000: 30, 10_000: 100}
+"""The number of episodes, and of groups: from 1,000 on, a hundred episodes of each group."""
 
 
 def cases() -> Sequence[Case]:
@@ -59,6 +59,7 @@ def _many() -> Iterator[Case]:
     empty, earlier = "an empty store", "100 episodes in each group before"
     for episodes, facts, before, kind in (
         (100, 0, 0, empty),
+        (1_000, 0, 0, empty),
         (3_000, 0, 0, empty),
         (3_000, LARGE, 0, f"{LARGE:,} facts at the start"),
         (3_000, 0, 100, earlier),
@@ -72,7 +73,6 @@ def _many() -> Iterator[Case]:
         (500, 5, 0, fresh),
         (10_000, 1_000, 0, fresh),
         (10_000, 100, 100, earlier),
-        (100_000, 1_000, 0, fresh),
     ):
         key = {"way": f"{episodes:,} episodes of {groups:,} groups", "kind": kind}
         yield _grown(key, episodes, groups, 0, before, quick=episodes < 1_000)

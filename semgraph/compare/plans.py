@@ -31,7 +31,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Draw
 from semgraph.scores import GraphScore, Score, ScoredGraph, score_graph, tally
-from semgraph.stores.base import Store
+from semgraph.stores.base import ScanQuery, Store
 
 _CHANGES = 200  # rows of a difference that a record keeps
 
@@ -194,7 +194,7 @@ async def written_rows(store: Store, plan: LogicalPlan) -> dict[str, pa.Table]:
     names = dict.fromkeys(sink.label.name for sink in plan.writes)
     names |= {end: None for n in names for end in (labels[n].source, labels[n].target) if end}
     wanted = {n: [p for p in labels[n].columns if p not in labels[n].derived] for n in names}
-    return {name: await store.scan(name, columns, None, ()) for name, columns in wanted.items()}
+    return {name: await store.scan(ScanQuery(name, columns)) for name, columns in wanted.items()}
 
 
 def difference(variant: str, reference: str, diff: Diff) -> GraphDifference:

@@ -144,8 +144,8 @@ def wrapped(line: str, width: int) -> list[str]:
     """A line on lines of `width` columns; all but the first are indented. A command to copy stays on a
     line of its own, without its words before and a remark behind it if these do not fit.
 
-    >>> wrapped("Next: semgraph search Ada   (finds facts, entities and paths)", 30)
-    ['Next: semgraph search Ada', '  (finds facts, entities and', '  paths)']
+    >>> wrapped("Next: semgraph search Ada   (finds rows, columns and paths)", 30)
+    ['Next: semgraph search Ada', '  (finds rows, columns and', '  paths)']
     >>> wrapped("these rows of the run only: semgraph run add -i rows=failed.jsonl", 30)
     ['these rows of the run only:', '  semgraph run add -i rows=failed.jsonl']
     """

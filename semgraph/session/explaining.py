@@ -40,7 +40,7 @@ from semgraph.semantic.library import Library
 from semgraph.session.examples import Sample
 from semgraph.session.inputs import example_rows
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Store, open_for_reading
+from semgraph.stores.base import Store
 
 _LENGTH = 4  # of vectors, if none are stored
 _APPROXIMATE = {rule.__name__ for rule in APPROXIMATE}
@@ -147,7 +147,7 @@ class Explanation:
         rows = await prepare(windowing, own)
         try:
             async with self.resources.opened_store(plan.graph) as store:
-                await open_for_reading(store, plan.graph)
+                await store.attach(plan.graph)
                 committed = await committed_rows(store, plan.name, rows)
         except StoreUnavailable as error:
             return inputs, f"! not known: which rows are in the graph already. {error}"

@@ -76,7 +76,7 @@ from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.library import Library
 from semgraph.session.resources import Resources
 from semgraph.session.resume import Resumed, keep_inputs
-from semgraph.stores.base import Store, open_for_reading
+from semgraph.stores.base import Store
 from semgraph.stores.writes import fingerprint
 
 
@@ -152,9 +152,10 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
     _need_graph(request.plan, logical, resources)
     options = request.options
     made_up = resources.made_up(logical, writes=options.writes)
-    record_to = Path(options.record_to) if options.record_to else None
     with _few_collections():
-        async with resources.open(logical, fresh=options.fresh, record_to=record_to) as opened:
+        async with resources.open(
+            logical, fresh=options.fresh, record_to=options.record_to
+        ) as opened:
             physical, notes = await _prepared(request, logical, resources, opened)
             notes = [*map(str, logical.warnings), *request.notes, *made_up, *notes]
             return await PlanRun(request, physical, opened, resources, notes).run()
@@ -252,7 +253,7 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
     if write and (plan.writes or plan.schema_write):
         await store.ensure(plan.graph, length)
     else:
-        await open_for_reading(store, plan.graph, length)
+        await store.attach(plan.graph, length)
 
 
 def _own_scores(plan: LogicalPlan) -> list[str]:
