@@ -552,7 +552,7 @@ def how_long(calls: Iterable[tuple[LLM, Amount]], seen: Mapping[str, Seen], rows
         each = known.seconds / known.issued if known.issued else limits.seconds
         kind: Kind = "seen" if limits.in_flight == 1 else "least"
         parts.append(amount.times(each / limits.in_flight, kind) if each else Amount())
-        names["the local model" if model.name.startswith("local:") else model.name] = None
+        names["the local model" if limits.seconds else model.name] = None
         number += amount.value
     seconds, sign = sum(part.value for part in parts), _SIGNS.get(total(parts).kind, "")
     if seconds < _LONG:
