@@ -11,8 +11,7 @@ from typing import Any, Self
 from semgraph.compare.comparison import Estimate
 from semgraph.compare.trial import Bench
 from semgraph.errors import BudgetReached
-from semgraph.execution.observations import Seen
-from semgraph.explain.estimates import Amount, Forecast, answers, how_long, total
+from semgraph.explain.estimates import Amount, Forecast, answers, total
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.stack import Budget, bound
@@ -212,15 +211,6 @@ def plans_preview(expected: Mapping[str, Forecast], budget: Budget) -> list[str]
     wide = max(map(len, expected))
     lines = [f"  {name:<{wide}}  {_of_plan(each.calls())}" for name, each in expected.items()]
     return [f"whole plans, one trial of each; {limits(budget)}", *lines]
-
-
-def lasting(
-    calls: Iterable[tuple[LLM, Amount]], trials: int, seen: Mapping[str, Seen]
-) -> list[str]:
-    """A line on the time of all trials, if that is long; `calls` are those of one, by model."""
-    each = [(model, amount.times(trials)) for model, amount in calls]
-    text = how_long(round(total(amount for _, amount in each).value), "call", each, seen)
-    return [f"  {text}"] * bool(text)
 
 
 def of_plan(name: str, forecast: Forecast) -> Estimate:

@@ -359,8 +359,8 @@ def _estimated(forecast: Forecast | None, *, free: bool) -> list[str]:
         return []
     sent, answered = sums["tokens_in"].text(), sums["tokens_out"].text()
     tokens = "tokens ?" if sent == "?" else f"{sent} + {answered} tokens"
-    unpriced = "free" if free else "$ ?"
-    money = sums["dollars"].text(4, "$") if sums["dollars"].text() != "?" else unpriced
+    money = sums["dollars"].text(4, "$") if sums["dollars"].text() != "?" else "$ ?"
+    money = "free" if free else money
     unknown = sum(not amount.known for amount in forecast.calls().values())
     steps, measure = plural(unknown, "step"), option("sample", _ROWS)
     note = f"not estimated: {steps}, whose rows are not known before a run; {measure} measures them"
