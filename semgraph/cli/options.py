@@ -302,8 +302,11 @@ def say(console: Console, line: str) -> None:
     from semgraph.render.tables import folded, hanging
 
     harmless = escaped(redacted(line))
+    is_long = console.is_terminal and len(harmless) > console.width
+    if is_long and harmless.startswith("Next: "):  # the command is whole, what is said of it is not
+        harmless = harmless.partition("   (")[0]
     parts = [harmless]
-    if console.is_terminal and len(harmless) > console.width and "semgraph " not in harmless:
+    if is_long and "semgraph " not in harmless:
         indent = len(harmless) - len(harmless.lstrip())
         parts = folded(harmless, console.width)
         if indent:
