@@ -75,9 +75,9 @@ def printed(command: str, folder: Path, columns: int) -> str:
     env = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "SEMGRAPH_OFFLINE": "1"}
     own = command.replace("semgraph", f"stty cols {columns}; {sys.executable} -m semgraph", 1)
     words = ["script", "-qec", own, "/dev/null"]
-    done = subprocess.run(words, cwd=folder, env=env, check=True, capture_output=True, text=True)
+    done = subprocess.run(words, cwd=folder, env=env, check=True, capture_output=True)
     lines = [""]
-    for part in _MOVES.split(done.stdout):  # progress erases its own lines
+    for part in _MOVES.split(done.stdout.decode()):  # progress erases its own lines
         if part.endswith("\n"):
             lines.append("")
         elif part == "\x1b[1A":
