@@ -141,7 +141,7 @@ class Amount(NamedTuple):
         """The amount as tables print it: `≈ 12`, `≤ 40`, `?`."""
         if not self.known or (self.kind == "least" and not self.value):
             return "?"
-        return f"{_SIGNS[self.kind]}{unit}{self.value:,.{decimals}f}"
+        return f"{_SIGNS[self.kind]}{unit}{self.value:,.{decimals if self.value else 0}f}"
 
     def as_data(self) -> dict[str, object]:
         """The amount for JSON."""

@@ -255,12 +255,8 @@ def _expected(estimate: Mapping[str, Amount]) -> dict[str, str]:
     if calls.value or not calls.known:
         said = answered.text()
         tokens = f"{sent.text()}+{said[2:] if said[:2] == sent.text()[:2] else said}"
-        texts |= {"tokens": tokens if sent.known else "?", "$": _money(estimate["dollars"])}
+        texts |= {"tokens": tokens if sent.known else "?", "$": estimate["dollars"].text(4)}
     return texts
-
-
-def _money(amount: Amount) -> str:
-    return amount.text(4 if amount.value else 0)
 
 
 def _counted(did: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -274,7 +270,7 @@ def _counted(did: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     if calls := sum(map(_calls_of, asked)):
         sent, answered = (sum(step[name] for step in asked) for name in ("tokens_in", "tokens_out"))
         paid = [step["dollars"] for step in asked]
-        money = "—" if None in paid else _money(Amount(sum(paid), "exact"))
+        money = "—" if None in paid else Amount(sum(paid), "exact").text(4)
         texts |= {"calls": f"{calls:,}", "tokens": f"{sent:,}+{answered:,}", "$": money}
     return texts
 
@@ -325,7 +321,7 @@ def _head(plan: PhysicalPlan, width: int, batched: Collection[Node]) -> list[str
         logical.name,
         _steps(plan),
         f"{sum(isinstance(node, Semantic) for node in plan.nodes)} semantic",
-        f"{rounds} searches",
+        plural(rounds, "search", "searches"),
     ]
     windowing = logical.windows
     if windowing is not None:
