@@ -4,37 +4,34 @@ are read once.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, islice
 from operator import itemgetter
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from semgraph.expr import Type
 from semgraph.stores.base import Method, SearchQuery
-from semgraph.stores.conditions import Prop, of_hit, pinned, read
+from semgraph.stores.conditions import Prop, of_hit, pinned
+from semgraph.stores.conditions import read as read_condition
 from semgraph.stores.cosine import Block, Candidates, Int8Block, candidates, exact, lengths
 from semgraph.stores.prepare import (
-    Dimensions,
     aliases,
     column,
     end_column,
     end_nodes,
-    further_labels,
     returned,
     search_schema,
-    struct_array,
     vectors_of,
     without_left_out,
 )
 from semgraph.stores.sqlite.fulltext import FullText
-from semgraph.stores.sqlite.rows import RankedHit, RequestRows, SearchScope
-from semgraph.stores.sqlite.schema import ID, Table, Tables, decode, decode_vectors, quote
+from semgraph.stores.sqlite.rows import RankedHit, RequestRows, SearchScope, StoredRows
+from semgraph.stores.sqlite.schema import ID, Tables, decode_vectors, quote
 from semgraph.stores.sqlite.vectors import Caches, VectorCache, read_vectors
 
 if TYPE_CHECKING:
@@ -302,99 +299,28 @@ class PreparedSearch:
         return Nearest(self.scope, method)
 
     def _is_pinned(self) -> bool:
-        read_of = (read(scalar, aliases(self.query)) for scalar in self.query.where)
+        read_of = (read_condition(scalar, aliases(self.query)) for scalar in self.query.where)
         terms = of_hit([term for term in read_of if term is not None], self.query.alias)
         return pinned(terms, self.table.label, self.table.graph.key)
 
-    def run(self, con: Connection, caches: Caches, dimensions: Dimensions) -> pa.Table:
+    def run(self, read: StoredRows, caches: Caches) -> pa.Table:
         """The hits of all rows and methods, after `request.load` if it reads the rows."""
         hits = [
             (hit.q, n, *hit[1:])
             for n, method in enumerate(self.methods)
-            for hit in method.hits(con, caches)
+            for hit in method.hits(read.con, caches)
         ]
         hits.sort(key=itemgetter(0, 1, 2))
-        schema = search_schema(self.table.graph, self.query, dimensions)
+        schema = search_schema(self.table.graph, self.query, read.dimensions)
         q, method, rank, score, ids = zip(*hits, strict=True) if hits else ((), (), (), (), ())
         via = [self.query.methods[number].via for number in method]
         ranking = [
             pa.array(values, schema.field(n).type)
             for n, values in enumerate((q, via, method, rank, score))
         ]
-        columns = read_rows(con, self.table, self.names, ids, dimensions)
+        columns = read.by_id(self.table, self.names, ids)
         for end, (node, names) in self.ends.items():
             keys = columns[self.names.index(end)].to_pylist()
-            columns.append(
-                read_nodes(con, node, names, keys, schema.field(end_column(end)).type, dimensions)
-            )
+            columns.append(read.nodes(node, names, keys, schema.field(end_column(end)).type))
         hits_of = pa.Table.from_arrays([*ranking, *columns], schema=schema)
         return without_left_out(hits_of, [self.table.graph.key])
-
-
-def read_rows(
-    con: Connection,
-    table: Table,
-    names: Sequence[str],
-    ids: Sequence[int],
-    dimensions: Dimensions,
-) -> list[pa.Array[Any]]:
-    """Properties of rows by id, each read once, in the order of `ids`."""
-    arrays, places = _read_by(con, table, names, ID, sorted(set(ids)), dimensions)
-    index = pa.array([places[row] for row in ids], pa.int64())
-    return [array.take(index) for array in arrays]
-
-
-def read_nodes(
-    con: Connection,
-    table: Table,
-    names: Sequence[str],
-    keys: Sequence[str | None],
-    kind: pa.StructType,
-    dimensions: Dimensions,
-) -> pa.Array[Any]:
-    """Nodes by key as structs, each read once, in the order of `keys`."""
-    distinct = sorted({key for key in keys if key is not None})
-    arrays, places = _read_by(con, table, names, table.key, distinct, dimensions)
-    nodes: pa.Array[Any] = struct_array(arrays, kind)
-    return nodes.take(pa.array([places.get(key) for key in keys], pa.int64()))
-
-
-def _read_by(
-    con: Connection,
-    table: Table,
-    names: Sequence[str],
-    by: str,
-    values: Sequence[Any],
-    dimensions: Dimensions,
-) -> tuple[list[pa.Array[Any]], dict[Any, int]]:
-    """Properties of the rows with some values in the column `by`, and their positions by value."""
-    selected = ", ".join(table.stored(name) for name in names)
-    where = f"t.{by} IN (SELECT value FROM json_each(?))"
-    sql = f"SELECT {selected}, t.{by} FROM {table.name} t WHERE {where}"
-    rows = con.execute(sql, (json.dumps(values),)).fetchall()
-    arrays = arrays_of(table, names, [row[:-1] for row in rows], dimensions)
-    return arrays, {row[-1]: n for n, row in enumerate(rows)}
-
-
-def arrays_of(
-    table: Table,
-    names: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    dimensions: Mapping[tuple[str, str], int],
-) -> list[pa.Array[Any]]:
-    """Rows from SQLite as columns in their types; see `LeftOut.columns`."""
-    label, sizes = table.label, dimensions
-
-    def convert(name: str, values: Sequence[Any]) -> pa.Array[Any]:
-        if name not in table.label.columns:
-            return decode_vectors(values, sizes.get((label.name, name), 1))
-        column = decode(values, table.label.columns[name])
-        if name == "labels" and name in label.open:
-            listed = [v and further_labels(table.graph, v) for v in column.to_pylist()]
-            column = pa.array(listed, column.type)
-        if name == "attributes" and name in label.open:
-            for text in values:
-                dict(json.loads(text or "{}").items())
-        return column
-
-    return table.left_out.columns(table.graph, label.name, names, rows, convert)
