@@ -185,9 +185,8 @@ class Neo4jStore:
         if self._reopened(graph, dimensions):
             return []
         existing, statistics = await self._inspect(graph, dimensions)
-        self._undone = Setup(self._bolt, graph).describe_missing(
-            dimensions, existing, statistics.counts
-        )
+        left = Setup(self._bolt, graph).left_out(dimensions, existing, statistics.counts)
+        self._undone = schema.external_note(left)
         empty = frozenset(name for name in graph.labels if not statistics.counts.get(name))
         self._take(OpenedState(graph, dimensions, existing, statistics.dimensions), empty)
         return schema.missing(graph, None, existing)
