@@ -160,9 +160,15 @@ class SearchScope:
             return "TRUE", ()
         if len(seen) == 1:
             return f"{self.partition} = ?", seen
-        return f"{self.partition} IN (SELECT part FROM temp.{self.parts} WHERE q = ?)", (
-            self.request.ordinals[row],
-        )
+        of_row = f"SELECT part FROM temp.{self.parts} WHERE q = ?"
+        return f"{self.partition} IN ({of_row})", (self.request.ordinals[row],)
+
+    def joined(self, test: str) -> str:
+        """The rows with all their hits that pass a test and the conditions, from `FROM` on."""
+        parts = f"CROSS JOIN temp.{self.parts} s" if self.parts else ""
+        seen = ["s.q = r.q", f"{self.partition} = s.part"] if self.parts else []
+        tests, rows = " AND ".join((test, *seen, *self.where)), f"temp.{self.request.table} r"
+        return f"FROM {rows} {parts} CROSS JOIN {self.table.name} t WHERE {tests}"
 
     def passing(
         self, con: Connection, near: Sequence[tuple[int, int, float]], *, confined: bool
@@ -181,14 +187,9 @@ class SearchScope:
         self, con: Connection, ordinals: Sequence[int]
     ) -> list[tuple[str, int, int, str]]:
         """Partition, ordinal, id and key of all passing rows, sorted by the first two."""
-        table, tests = self.table, ["r.q IN (SELECT value FROM json_each(?))"]
-        parts = f"CROSS JOIN temp.{self.parts} s" if self.parts else ""
-        if self.parts:
-            tests += ["s.q = r.q", f"{self.partition} = s.part"]
-        sql = (
-            f"SELECT t.{table.partition}, r.q, t.{ID}, t.{table.key} FROM temp.{self.request.table} r {parts} "
-            f"CROSS JOIN {table.name} t WHERE {' AND '.join([*tests, *self.where])} ORDER BY 1, 2"
-        )
+        selected = f"t.{self.table.partition}, r.q, t.{ID}, t.{self.table.key}"
+        rows = self.joined("r.q IN (SELECT value FROM json_each(?))")
+        sql = f"SELECT {selected} {rows} ORDER BY 1, 2"
         return con.execute(sql, (str([*ordinals]),)).fetchall()
 
     def ranked(self, con: Connection, hits: list[tuple[float, int]]) -> list[tuple[float, int]]:

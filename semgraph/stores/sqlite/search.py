@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from sqlite3 import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -135,10 +135,9 @@ class Nearest:
             for (q, query), candidates_of in zip(queries.items(), chosen, strict=True):
                 hits = self.scope.ranked(con, self._compared(con, blocks, candidates_of, query))
                 ranked += ((q, row, score) for score, row in hits)
-            passing = (
-                self.scope.passing(con, ranked, confined=False) if self.scope.where else ranked
-            )
-            passed = {q: list(hits) for q, hits in groupby(passing, itemgetter(0))}
+            if self.scope.where:
+                ranked = self.scope.passing(con, ranked, confined=False)
+            passed = {q: list(hits) for q, hits in groupby(ranked, itemgetter(0))}
             for q, candidates_of in zip([*queries], chosen, strict=True):
                 sure = [hit for hit in passed.get(q, ()) if hit[2] >= candidates_of.floor]
                 if k is None or len(sure) >= k or candidates_of.floor <= self.method.above:
@@ -154,10 +153,15 @@ class Nearest:
         for i in sorted(set(chosen.block.tolist())):
             ids = blocks[i].ids[chosen.places[chosen.block == i]]
             for some, block in self._stored(con, blocks[i], ids):
-                scores = exact(block, block.places(some.tolist()), query)
-                above = scores > self.method.above
-                compared += zip(scores[above].tolist(), some[above].tolist(), strict=True)
+                compared += self._above(block, some, query)
         return compared
+
+    def _above(self, block: Block, ids: Ints, query: Floats) -> Iterator[tuple[float, int]]:
+        """Scores above the threshold of the rows of a block, with their ids."""
+        places = block.places(ids.tolist())
+        ids, scores = ids[places >= 0], exact(block, places[places >= 0], query)
+        above = scores > self.method.above
+        return zip(scores[above].tolist(), ids[above].tolist(), strict=True)
 
     def _stored(self, con: Connection, block: Block, ids: Ints) -> Iterator[tuple[Ints, Block]]:
         """Some rows of a block, in pieces, with their stored vectors."""
@@ -173,26 +177,16 @@ class Nearest:
 
         scored: list[tuple[int, float, str, int]] = []
         for partition, pairs in groupby(self.scope.all_passing(con, [*queries]), itemgetter(0)):
-            listed_pairs = list(pairs)
-            rows = np.array(sorted({row for _, _, row, _ in listed_pairs}), np.int64)
+            of_rows: dict[int, dict[int, str]] = {}  # keys by ordinal and id
+            for _, q, row, key in pairs:
+                of_rows.setdefault(q, {})[row] = key
+            rows = np.array(sorted(set(chain.from_iterable(of_rows.values()))), np.int64)
             [whole] = cache.blocks(con, self.name, (partition,), self.size or 1) or [Block(1)]
             for _, block in self._stored(con, whole, rows):
-                for q, listed in groupby(listed_pairs, itemgetter(1)):
-                    scored += self._scored(
-                        block, [(row, key) for _, _, row, key in listed], q, queries[q]
-                    )
+                for q, keys in of_rows.items():
+                    above = self._above(block, np.array([*keys], np.int64), queries[q])
+                    scored += ((q, -score, keys[row], row) for score, row in above)
         return [(q, row, -score) for q, score, _, row in sorted(scored)]
-
-    def _scored(
-        self, block: Block, hits: Sequence[tuple[int, str]], q: int, query: Floats
-    ) -> Iterator[tuple[int, float, str, int]]:
-        places = block.places([row for row, _ in hits])
-        known = [hit for place, hit in zip(places.tolist(), hits, strict=True) if place >= 0]
-        for (row, key), score in zip(
-            known, exact(block, places[places >= 0], query).tolist(), strict=True
-        ):
-            if score > self.method.above:
-                yield q, -score, key, row
 
 
 class Equal:
@@ -204,19 +198,12 @@ class Equal:
 
     def hits(self, con: Connection, _: Caches) -> Iterator[RankedHit]:
         """The hits, by key."""
-        scope, table, k = self.scope, self.scope.table, self.method.k
-        conditions = [f"t.{quote(self.method.prop)} = {self.value}", *scope.where]
-        parts = ""
-        if scope.parts:
-            parts = f"CROSS JOIN temp.{scope.parts} s"
-            conditions += ["s.q = r.q", f"{scope.partition} = s.part"]
-        sql = (
-            f"SELECT r.q AS q, row_number() OVER (PARTITION BY r.q ORDER BY t.{table.key}) - 1 AS n, t.{ID} AS id "
-            f"FROM temp.{scope.request.table} r {parts} CROSS JOIN {table.name} t WHERE {' AND '.join(conditions)}"
-        )
-        for q, n, row in con.execute(
-            f"SELECT q, n, id FROM ({sql}) WHERE n < ? ORDER BY q, n", (2**62 if k is None else k,)
-        ):
+        scope, key, k = self.scope, self.scope.table.key, self.method.k
+        own = scope.joined(f"t.{quote(self.method.prop)} = {self.value}")
+        number = f"row_number() OVER (PARTITION BY r.q ORDER BY t.{key}) - 1 AS n"
+        sql = f"SELECT r.q AS q, {number}, t.{ID} AS id {own}"
+        most = (2**62 if k is None else k,)
+        for q, n, row in con.execute(f"SELECT * FROM ({sql}) WHERE n < ? ORDER BY q, n", most):
             yield RankedHit(q, n, 1.0, row)
 
 
@@ -238,9 +225,9 @@ class InOrder:
             if scope.seen(row) == ():
                 continue
             confined, values = scope.confined(row)
-            tests = [confined, *scope.where, *(["r.q = ?"] if scope.where else [])]
+            tests = [confined, *scope.where, *(["r.q = ?"] * bool(scope.where))]
             k = -1 if self.method.k is None else self.method.k
-            bound = (*values, *([q] if scope.where else []), k)
+            bound = (*values, *([q] * bool(scope.where)), k)
             sql = f"SELECT t.{ID} FROM {rows}{table.name} t WHERE {' AND '.join(tests)} ORDER BY {order} LIMIT ?"
             for rank, (found,) in enumerate(con.execute(sql, bound)):
                 yield RankedHit(q, rank, 1.0, found)
@@ -294,9 +281,7 @@ class PreparedSearch:
             return Equal(self.scope, method)
         if method.via == "order":
             return InOrder(self.scope, method, self.query.order)
-        if method.via == "fulltext":
-            return FullText(self.scope, method)
-        return Nearest(self.scope, method)
+        return (FullText if method.via == "fulltext" else Nearest)(self.scope, method)
 
     def _is_pinned(self) -> bool:
         read_of = (read_condition(scalar, aliases(self.query)) for scalar in self.query.where)
@@ -305,22 +290,17 @@ class PreparedSearch:
 
     def run(self, read: StoredRows, caches: Caches) -> pa.Table:
         """The hits of all rows and methods, after `request.load` if it reads the rows."""
-        hits = [
-            (hit.q, n, *hit[1:])
-            for n, method in enumerate(self.methods)
-            for hit in method.hits(read.con, caches)
-        ]
+        hits: list[tuple[Any, ...]] = []
+        for n, method in enumerate(self.methods):
+            hits += ((hit.q, n, *hit[1:]) for hit in method.hits(read.con, caches))
         hits.sort(key=itemgetter(0, 1, 2))
         schema = search_schema(self.table.graph, self.query, read.dimensions)
-        q, method, rank, score, ids = zip(*hits, strict=True) if hits else ((), (), (), (), ())
-        via = [self.query.methods[number].via for number in method]
-        ranking = [
-            pa.array(values, schema.field(n).type)
-            for n, values in enumerate((q, via, method, rank, score))
-        ]
+        q, numbers, rank, score, ids = zip(*hits, strict=True) if hits else ((), (), (), (), ())
+        ranking = (q, [self.query.methods[n].via for n in numbers], numbers, rank, score)
+        ranked = [pa.array(values, schema.field(n).type) for n, values in enumerate(ranking)]
         columns = read.by_id(self.table, self.names, ids)
         for end, (node, names) in self.ends.items():
             keys = columns[self.names.index(end)].to_pylist()
             columns.append(read.nodes(node, names, keys, schema.field(end_column(end)).type))
-        hits_of = pa.Table.from_arrays([*ranking, *columns], schema=schema)
+        hits_of = pa.Table.from_arrays([*ranked, *columns], schema=schema)
         return without_left_out(hits_of, [self.table.graph.key])

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from functools import partial
 from os import PathLike, fspath
@@ -225,12 +225,11 @@ class SqliteStore:
             return {**fill_derived(con, tables.values()), **count_unembedded(con, tables)}
 
         lacked = await self._file.run(work, writes=True, large=True)
-        return [
-            line
-            for label in graph.labels.values()
-            for derived in label.derived.values()
-            for line in derived_report(label, derived, lacked.get((label.name, derived.name), 0))
-        ]
+        report: list[str] = []
+        for label in graph.labels.values():
+            for name, derived in label.derived.items():
+                report += derived_report(label, derived, lacked.get((label.name, name), 0))
+        return report
 
     def observe(self, callback: Callable[[str], None] | None) -> None:
         self._main.observer = callback
@@ -463,24 +462,30 @@ class File:
         return self._opened(self.path, check, log_ahead=True)
 
     def _opened(self, path: str, check: Check, *, log_ahead: bool = False) -> Connection:
-        con = None
-        try:
-            uri = path.startswith("file:")
+        with self._translating(), ExitStack() as failed:
             con = sqlite3.connect(
-                path, timeout=0, isolation_level=None, check_same_thread=False, uri=uri
-            )
+                path, timeout=0, isolation_level=None, check_same_thread=False,
+                uri=path.startswith("file:"),
+            )  # fmt: skip
+            failed.callback(con.close)
             self._settings(con, check)
             if log_ahead:
                 # Some file systems do not support it.
                 mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                 con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
-        except BaseException as error:
-            if con is not None:
-                con.close()
-            if isinstance(error, sqlite3.Error):
-                raise _translated(error, self.name) from error
-            raise
+            failed.pop_all()
         return con
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        """Raise errors of SQLite as errors of the store."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _translated(error, self.name) from error
+        except UnicodeEncodeError as error:
+            what = f"a text holds half of a surrogate pair, which is no character ({error})"
+            raise DataError(what) from None
 
     def _settings(self, con: Connection, check: Check) -> None:
         for function in (partition_words, list_holds, lists_meet, unite, add_labels):
@@ -516,40 +521,25 @@ class File:
                 raise EngineError(f"{self.name}  is not open: call ensure first, or it was closed")
             record_round_trip()
             if not large:
-                try:
+                with suppress(_Busy):  # wait for the other process in another thread
                     return self._transaction(con, work, writes)
-                except _Busy:
-                    pass  # wait for the other process in another thread
             return await self._patiently(lambda: self._transaction(con, work, writes, forgets), con)
 
     def _transaction(
-        self, con: Connection, work: Callable[[Connection], T], writes: bool,
-        forgets: bool = False,
-    ) -> T:  # fmt: skip
-        with self._rolled_back(con):
-            con.set_trace_callback(self.observer)
-            con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-            result = work(con)
-            con.execute("COMMIT")
+        self, con: Connection, work: Callable[[Connection], T], writes: bool, forgets: bool = False
+    ) -> T:
+        with self._translating():
+            try:
+                con.set_trace_callback(self.observer)
+                con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+                result = work(con)
+                con.execute("COMMIT")
+            finally:
+                if con.in_transaction:  # after an exception
+                    con.execute("ROLLBACK")
         if forgets:
             con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return result
-
-    @contextmanager
-    def _rolled_back(self, con: Connection) -> Iterator[None]:
-        """Roll back on an exception, and raise it as an error of the store."""
-        try:
-            yield
-        except BaseException as error:
-            if con.in_transaction:
-                con.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                raise _translated(error, self.name) from error
-            if isinstance(error, UnicodeEncodeError):
-                raise DataError(
-                    f"a text holds half of a surrogate pair, which is no character ({error})"
-                ) from None
-            raise
 
     def _until_free(self, attempt: Callable[[], T], cancelled: threading.Event) -> T:
         """Attempt until no other process holds the lock. Raises StoreUnavailable."""
@@ -560,9 +550,8 @@ class File:
             except _Busy:
                 if time.monotonic() > deadline:
                     msg = f"{self.name}  another process has been writing to it for {_PATIENCE:.0f} s."
-                    raise StoreUnavailable(
-                        f"{msg} Nothing was written. Wait for it to end, or end it."
-                    ) from None
+                    hint = "Nothing was written. Wait for it to end, or end it."
+                    raise StoreUnavailable(f"{msg} {hint}") from None
             if cancelled.wait(0.005):
                 msg = f"{self.name}  cancelled while another process was writing to it"
                 raise StoreUnavailable(msg)
