@@ -73,11 +73,8 @@ def _value(schema: dict[str, Any], asked: str) -> Any:
         return [_value(schema["items"], asked)]
     if kind in ("integer", "number"):
         return _hash(asked) % 11
-    return (
-        _hash(asked) % 2 == 1
-        if kind == "boolean"
-        else _FIXED.get(schema.get("format", ""), "dummy")
-    )
+    text = _FIXED.get(schema.get("format", ""), "dummy")
+    return _hash(asked) % 2 == 1 if kind == "boolean" else text
 
 
 def _packed(schema: dict[str, Any], rules: str, text: str) -> dict[str, Any] | None:

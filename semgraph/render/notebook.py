@@ -59,9 +59,8 @@ def _result_html(result: Result) -> str:
         "price unknown" if total.dollars is None else dollars(total.dollars, exact=True),
     ]
     if result.members:
-        facts.append(
-            f"{result.committed:,} of {result.members:,} committed, {result.skipped:,} skipped"
-        )
+        done = f"{result.committed:,} of {result.members:,} committed"
+        facts.append(f"{done}, {result.skipped:,} skipped")
     first = next((name for name in result.tables if result.count(name)), None)
     graphs, steps = ([], []) if result.record is None else _recorded(Run(result.record))
     return rendered(
@@ -98,9 +97,8 @@ def _recorded(run: Run) -> tuple[list[Data], list[Data]]:
     with exchanges(run) as lookup:
         pictures = RecordedRun(run, lookup).pictures[:_PICTURES] if run.facts.get("written") else []
         graphs = [graph(each, f"{run.name}-{i}", _NODES) for i, each in enumerate(pictures)]
-        return graphs, [
-            _step(step, items, lookup) for step, items in read_answers(run.folder).items()
-        ]
+        steps = read_answers(run.folder).items()
+        return graphs, [_step(step, items, lookup) for step, items in steps]
 
 
 def _step(step: str, items: Iterable[Mapping[str, Any]], lookup: Lookup) -> Data:
@@ -214,9 +212,8 @@ def _evidence_text(value: Evidence) -> str:
 def _evidence_html(value: Evidence) -> str:
     title, rows = f"{value.variant}, trial {value.trial}", [*map(_asked, value.asked)]
     step = {"name": title, "count": "" if rows else "sent no request about it", "rows": rows}
-    return rendered(
-        "notebook.html.j2", first=[f"row {row_text(r)}" for r in value.rows], steps=[step]
-    )
+    rows_of = [f"row {row_text(r)}" for r in value.rows]
+    return rendered("notebook.html.j2", first=rows_of, steps=[step])
 
 
 def chain_html(chain: Chain, *first: str) -> str:

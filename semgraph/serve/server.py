@@ -177,9 +177,8 @@ class ToolServer:
                         turn = self._turns.setdefault(group, Turns())
                     await turns.enter_async_context(turn)
                 with in_shell(False):  # an agent sets arguments, and answers no questions
-                    plan = self._session.prepare(
-                        tool.file.path, params=call.params, preset=call.preset
-                    )
+                    path, params = tool.file.path, call.params
+                    plan = self._session.prepare(path, params=params, preset=call.preset)
                     result = await self._session.arun(
                         plan, inputs=call.inputs, progress=progress, begun=begun.append
                     )

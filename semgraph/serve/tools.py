@@ -99,9 +99,8 @@ class PlanTool:
         """The columns that the server fills, by input: those with a group, or lists of groups."""
         if self.group is None:
             return dict.fromkeys(self.plan.inputs, frozenset())
-        return {
-            name: frozenset(self._group_values(spec)) for name, spec in self.plan.inputs.items()
-        }
+        inputs = self.plan.inputs.items()
+        return {name: frozenset(self._group_values(spec)) for name, spec in inputs}
 
     def _group_values(self, spec: InputSpec) -> dict[str, Any]:
         own = dict.fromkeys(group_columns(self.plan, spec), self.group)
@@ -128,9 +127,8 @@ class PlanTool:
             if name not in known:
                 every = among(name, self.arguments["properties"], "arguments")
                 raise PlanError(f'{self.name} has no argument "{name}"', **every)
-        inputs = {
-            name: self._rows(spec, remaining.get(name)) for name, spec in self.plan.inputs.items()
-        }
+        specs = self.plan.inputs.items()
+        inputs = {name: self._rows(spec, remaining.get(name)) for name, spec in specs}
         return Call(inputs, params or {}, preset)
 
     def _rows(self, spec: InputSpec, rows: Any) -> Any:
@@ -256,10 +254,8 @@ def structured(result: Result, limit: int) -> dict[str, Any]:
             "dollars": total.dollars,
         },
     }
-    tables = {
-        name: [plain(row) for row in python_rows(result.head(name, limit))]
-        for name in result.tables
-    }
+    heads = {name: python_rows(result.head(name, limit)) for name in result.tables}
+    tables = {name: list(map(plain, rows)) for name, rows in heads.items()}
     text = json.dumps(_finite({**redacted_values(outcome), "tables": tables}), default=str)
     value: dict[str, Any] = json.loads(text)
     return value
@@ -517,7 +513,6 @@ def edge_lines(tables: Mapping[str, Sequence[Mapping[str, Any]]], graph: Graph) 
         edges = [row for rows in tables.values() for row in rows if row.get(draw.text)]
         for row in sorted(edges, key=lambda row: row.get(draw.end) is not None):
             times = {"from": row.get(draw.start), "until": row.get(draw.end)}
-            said = [
-                f"{word} {str(time)[:16].replace('T', ' ')}" for word, time in times.items() if time
-            ]
+            told = ((word, str(time)[:16]) for word, time in times.items() if time)
+            said = [f"{word} {time.replace('T', ' ')}" for word, time in told]
             yield f"- {row[draw.text]}" + (f" ({', '.join(said)})" if said else "")

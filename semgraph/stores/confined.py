@@ -123,7 +123,6 @@ class ConfinedStore:
         """Refuse to write another partition, or a row without one. Raises PlanError."""
         for name in (each for each in partitions if each != self._partition):
             named = "rows without a group" if name is None else f'the group "{name}"'
-            what = (
-                f'the plan writes {named}, and this session has the group "{self._partition}" alone'
-            )
+            alone = f'this session has the group "{self._partition}" alone'
+            what = f"the plan writes {named}, and {alone}"
             raise PlanError(what, hint="nothing of these rows was written")

@@ -544,9 +544,8 @@ def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
     what = f"{label.name} {key}"
     attributes = json.loads(text)
     if not isinstance(attributes, dict):
-        raise DataError(
-            f"attributes of {what} are no JSON object", hint='write {"name": value, ...}'
-        )
+        hint = 'write {"name": value, ...}'
+        raise DataError(f"attributes of {what} are no JSON object", hint=hint)
     own = {"", *label.columns, *label.derived, *label.ignore}
     for name in attributes:
         if name in own or name.startswith(RESERVED):

@@ -138,9 +138,8 @@ class Bolt:
     def _may_pass(self, error: BaseException | None) -> bool:
         from neo4j import exceptions as e
 
-        lost = (
-            e.ConnectionAcquisitionTimeoutError | e.ServiceUnavailable | e.SessionExpired | OSError
-        )
+        unreachable = e.ServiceUnavailable | e.SessionExpired | OSError
+        lost = e.ConnectionAcquisitionTimeoutError | unreachable
         if not isinstance(error, lost) or isinstance(error, e.IncompleteCommit):
             return False
         nobody = ConnectionRefusedError | socket.gaierror

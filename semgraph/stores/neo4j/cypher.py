@@ -198,10 +198,8 @@ class Conditions:
     def bound(self) -> Bound:
         """The values of all conjuncts read so far; constants are computed here."""
         of_rows = {name: value for value, name in self.names.items() if value.columns}
-        constants = {
-            name: constant(v)[0].as_py() for v, name in self.names.items() if not v.columns
-        }
-        return Bound(of_rows, {name: sent(value) for name, value in constants.items()})
+        own = {name: constant(v)[0].as_py() for v, name in self.names.items() if not v.columns}
+        return Bound(of_rows, {name: sent(value) for name, value in own.items()})
 
     def text(self, terms: Iterable[Term], variables: Mapping[str, str]) -> str:
         """All of the terms in Cypher; `variables` maps their variables to those of the statement."""

@@ -546,9 +546,8 @@ class Setup:
         """Record the partition and the key of some labels."""
         of = {"partition": self.graph.partition, "key": self.graph.key}
         if labels:
-            await self.bolt.write(
-                lambda tx: self.bolt.run(tx, RECORD, {"labels": labels, "of": of})
-            )
+            parameters = {"labels": labels, "of": of}
+            await self.bolt.write(lambda tx: self.bolt.run(tx, RECORD, parameters))
 
     async def indexes(self) -> list[Index]:
         """The existing indexes of the database."""

@@ -275,9 +275,8 @@ class _Search:
         for of, q, number_of_method in sorted(key for key in self.hits if key[0] == number):
             method = query.methods[number_of_method]
             hits = self._ranked(method, q, self.hits[of, q, number_of_method], label, schema.names)
-            ranked += (
-                (q, method.via, number_of_method, rank, *hit) for rank, hit in enumerate(hits)
-            )
+            numbered = enumerate(hits)
+            ranked += ((q, method.via, number_of_method, rank, *hit) for rank, hit in numbered)
         columns = list(zip(*ranked, strict=True)) or [()] * len(schema)
         ends = {end_column(end): node for end, (node, _) in end_nodes(self.graph, query).items()}
         own = len(schema) - len(ends)
@@ -346,9 +345,8 @@ def lucene_queries(
     """
     words = list({w.lower() if w.isascii() else w: w for w in _words(text or "")}.values())
     at_once = max(1, MOST_CLAUSES // len(properties))
-    few = (
-        partition and values and len(values) <= _MOST_PARTITIONS and all(map(_PLAIN.match, values))
-    )
+    few = partition and values and len(values) <= _MOST_PARTITIONS
+    few = few and all(map(_PLAIN.match, values or ()))
     own = " ".join(f"{partition}:{_phrase(value)}^0" for value in values or ())
     prefix = f"+({own}) " if few else ""
     return [

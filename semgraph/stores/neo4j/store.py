@@ -348,9 +348,8 @@ class Neo4jStore:
         Commit markers go first.
         """
         self._searches.large.clear()
-        confined = (
-            "" if partitions is None else f" WHERE x.{quoted(self.graph.partition)} IN $partitions"
-        )
+        by = quoted(self.graph.partition)
+        confined = "" if partitions is None else f" WHERE x.{by} IN $partitions"
         marked = "" if partitions is None else " WHERE x.partition IN $partitions"
         nodes = "|".join(quoted(label.name) for label in self.graph.nodes)
         patterns = (*(pattern_of(label, "x") for label in self.graph.edges), f"(x:{nodes})")

@@ -264,9 +264,8 @@ def _marks(new: NewContent) -> Iterator[dict[str, Any]]:
             what = f"the commit marker of {row[:100]} in {marker.partition[:100]}"
             refuse_long(marker.plan + marker.partition + row, what)
         hashed, parts = shared_parts(marker)
-        if rows := [
-            dict(zip(("place", "row", "content"), r, strict=True)) for r in marked_rows(marker)
-        ]:
+        names = ("place", "row", "content")
+        if rows := [dict(zip(names, row, strict=True)) for row in marked_rows(marker)]:
             yield {name: sent(getattr(marker, name)) for name in same} | {
                 "hash": hashed, "parts": parts, "writes": pack(marker.writes),
                 "after": after[marker.partition], "rows": rows,
@@ -348,9 +347,8 @@ class Shape:
             )
         if "labels" in names:
             only_new = "fresh" if "labels" in create else "true"
-            steps.append(
-                f"FOREACH (x IN CASE WHEN {only_new} THEN [1] ELSE [] END | SET n:$(row.labels))"
-            )
+            new = f"CASE WHEN {only_new} THEN [1] ELSE [] END"
+            steps.append(f"FOREACH (x IN {new} | SET n:$(row.labels))")
         kind = "Node" if self.label.kind == "node" else "Relationship"
         vectors = sorted(names & set(self.label.vectors.values()))
         if vectors:

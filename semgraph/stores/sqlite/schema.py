@@ -475,9 +475,8 @@ def count_unembedded(con: Connection, tables: Tables) -> Numbers:
     for table in tables.values():
         for derived in table.label.derived.values():
             if derived.by == "embed":
-                lacks = (
-                    f"t.{quote(derived.of)} IS NOT NULL AND {table.stored(derived.name)} IS NULL"
-                )
+                of = f"t.{quote(derived.of)}"
+                lacks = f"{of} IS NOT NULL AND {table.stored(derived.name)} IS NULL"
                 sql = f"SELECT count(*) FROM {table.name} t WHERE {lacks}"
                 [counts[table.label.name, derived.name]] = con.execute(sql).fetchone()
     return counts

@@ -227,9 +227,8 @@ class EncodedMerge:
             exists = f"EXISTS (SELECT 1 FROM {quote(node)} t WHERE t.{key} = e.{end})"
             found = f"SELECT e.key, e.{end} FROM {written} e"
             apart = f"{found} JOIN {quote(node)} t ON t.{key} = e.{end} WHERE t.{own} <> e.part"
-            for sql in (f"{found} WHERE e.new AND NOT {exists}", apart)[
-                : 2 - self.write.only_existing
-            ]:
+            all_ends = (f"{found} WHERE e.new AND NOT {exists}", apart)
+            for sql in all_ends[: 2 - self.write.only_existing]:
                 for edge, at in con.execute(sql):
                     refusals.add(self.write, edge, no_end(f"{label.name} {edge}", end, at, node))
             sql = (
@@ -299,9 +298,8 @@ class EncodedMerge:
         label, size = self.table.label.name, self.sizes[name]
         stored = read_dimensions(con).get((label, name), size)
         check_length(self.store, label, name, stored, size)
-        con.execute(
-            'INSERT OR REPLACE INTO "#dimensions" VALUES (?, ?)', (self.table.vectors(name), size)
-        )
+        row = self.table.vectors(name), size
+        con.execute('INSERT OR REPLACE INTO "#dimensions" VALUES (?, ?)', row)
 
 
 def _keys(con: Connection, keys: Iterable[str | None]) -> str:
@@ -339,9 +337,8 @@ def delete(con: Connection, tables: Tables, write: Deletion, refusals: Refusals)
             between = f"{edges.label.name} {edge} lies between {source} and {target}"
             refusals.add(write, key, still_has_edges(f"a {write.label}", between))
     count = con.execute(f"DELETE FROM {table.name} WHERE {table.key} IN ({gone})").rowcount
-    marked = (
-        f"SELECT 1 FROM {deleted} g WHERE g.key = m.row AND (g.part IS NULL OR g.part = m.part)"
-    )
+    own = "g.key = m.row AND (g.part IS NULL OR g.part = m.part)"
+    marked = f"SELECT 1 FROM {deleted} g WHERE {own}"
     sql = f'DELETE FROM "#marks" AS m WHERE m.witness = ? AND EXISTS ({marked}) RETURNING plan, part, "window"'
     _delete_empty_windows(con, set(con.execute(sql, (write.label,)).fetchall()))
     return count
