@@ -16,6 +16,7 @@ from semgraph.stores.base import (
     MatchQuery,
     NewContent,
     PartitionState,
+    RowIds,
     ScanQuery,
     SearchQuery,
     Store,
@@ -67,9 +68,7 @@ class ConfinedStore:
         seen = query.partitions is None or self._partition in query.partitions
         return await self._store.scan(replace(query, partitions=[self._partition] * seen))
 
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
+    async def states(self, plan: str, rows: RowIds) -> Mapping[str, PartitionState]:
         self._require(rows)
         return await self._store.states(plan, rows)
 

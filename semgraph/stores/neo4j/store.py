@@ -33,6 +33,7 @@ from semgraph.stores.base import (
     MatchQuery,
     NewContent,
     PartitionState,
+    RowIds,
     ScanQuery,
     SearchQuery,
     Statistics,
@@ -293,9 +294,7 @@ class Neo4jStore:
         columns = columns_of(self._left_out, self.graph, self.graph.label(label), wanted, records)
         return without_left_out(pa.table(columns, schema=wanted), [self.graph.key])
 
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
+    async def states(self, plan: str, rows: RowIds) -> Mapping[str, PartitionState]:
         asked = [{"partition": name, "rows": [*dict.fromkeys(own)]} for name, own in rows.items()]
         records = await self._asked(compile_states(self.graph, self._indexes), plan, asked)
         return {

@@ -33,6 +33,7 @@ from semgraph.stores.base import (
     MatchQuery,
     NewContent,
     PartitionState,
+    RowIds,
     ScanQuery,
     SearchQuery,
     Statistics,
@@ -281,9 +282,7 @@ class SqliteStore:
             return scan_schema(self.graph, query, self._dimensions).empty_table()
         return await self._file.run(lambda con: scan.run(self._stored(con)), large=True)
 
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
+    async def states(self, plan: str, rows: RowIds) -> Mapping[str, PartitionState]:
         tables, count = self.tables, len(rows) + sum(map(len, rows.values()))
         if not rows:
             return {}
