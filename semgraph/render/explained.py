@@ -228,16 +228,14 @@ class Outline:
         titles = [column.title for column in self._columns(every=True)]
         outline = {"heads": ["step", "does", *titles[1:-1]], "lines": self.lines, "widths": _PLACES}
         outline["numbers"] = _NUMBERS
-        result.html = rendered(
-            "notebook.html.j2", first=head, outline=outline, lines=[*about, *more]
-        )
+        below = [*about, *more]
+        result.html = rendered("notebook.html.j2", first=head, outline=outline, lines=below)
         return result
 
 
 def _opening(step: str) -> str:
-    return command(
-        f"--expand {step}; everything: --full", f'expand=["{step}"]; everything: full=True'
-    )
+    python = f'expand=["{step}"]; everything: full=True'
+    return command(f"--expand {step}; everything: --full", python)
 
 
 def _clauses(text: str, width: int) -> str:
