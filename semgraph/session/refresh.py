@@ -39,8 +39,8 @@ from semgraph.meter import Meter
 from semgraph.options import RefreshOptions
 from semgraph.session.committed import (
     Committed,
-    InputChanges,
     CommittedRows,
+    InputChanges,
     WindowLayout,
     as_committed,
     with_kept,
