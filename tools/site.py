@@ -248,29 +248,6 @@ def implementations() -> str:
     return "\n".join(lines) + "\n"
 
 
-def python() -> str:
-    """The page of the public Python names, from their docstrings."""
-    import semgraph
-    from semgraph import errors
-
-    names = sorted(semgraph.__all__, key=lambda name: (name != "Session", name))
-    of_errors = [name for name in names if name in vars(errors)]
-    functions = [name for name in names if name[0].islower()]
-    classes = [name for name in names if name not in of_errors and name not in functions]
-    lines = ["# Python API\n", "```python\nimport semgraph as sg\n```\n"]
-    for title, group in (("Classes", classes), ("Functions", functions), ("Errors", of_errors)):
-        lines.append(f"## {title}\n")
-        for name in group:
-            found = getattr(semgraph, name)
-            lines.append(
-                f"::: {found.__module__}.{found.__qualname__}\n    options: {{heading_level: 3}}\n"
-            )
-    lines.append(
-        "## For authors of implementations\n\nThe names of `semgraph.operator`: [operators](operators.md)."
-    )
-    return "\n".join(lines) + "\n"
-
-
 def decisions() -> str:
     """The page that lists the decisions."""
     pages = sorted((ROOT / "docs" / "decisions").glob("0*.md"))

@@ -9,13 +9,5 @@ from benchmarks.frame.lines import Line, Lines
 from benchmarks.frame.tables import Table, Target
 
 __all__ = [
-    "Benchmark",
-    "Case",
-    "Chart",
-    "Figures",
-    "Line",
-    "Lines",
-    "Table",
-    "Target",
-    "Unmeasured",
-]
+    "Benchmark", "Case", "Chart", "Figures", "Line", "Lines", "Table", "Target", "Unmeasured"
+]  # fmt: skip

@@ -25,7 +25,6 @@ LOCAL = "xllamacpp"
 PEERS = {
     "lotus": (".venv-extras", "make test-extras", "lotus-ai litellm openai"),
     "graphiti-core": (".venv-graphiti", "make test-graphiti", "graphiti-core neo4j openai"),
-    "ray": (".venv-graphiti", "make test-ray", "ray"),
     "palimpzest": (".venv-palimpzest", "make bench-palimpzest", "palimpzest litellm"),
 }
 """The environment of each peer, the command that creates it, and its packages that lines name."""

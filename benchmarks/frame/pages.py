@@ -37,7 +37,6 @@ _VERSIONS = {
     "graphiti-core in .venv-graphiti": ("graphiti-core", "graphiti"),
     "lotus-ai in .venv-extras": ("LOTUS", "lotus"),
     "palimpzest in .venv-palimpzest": ("Palimpzest", "palimpzest"),
-    "ray in .venv-graphiti": ("Ray", "ray"),
     "neo4j server, local": ("Neo4j", "neo4j"),
     "xllamacpp": ("llama.cpp (xllamacpp)", "local:"),
 }

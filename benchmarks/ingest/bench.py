@@ -66,7 +66,7 @@ STREAM = (SHIPPED, "combined, dates fused", "fused", "lean", "window: ready", "b
 WORLDS = ("small world", "world 0", "world 1", "world 2")
 GROWN = {10: 3, 100: 3, 1_000: 1, 10_000: 1}
 """How many messages of a world, and how often."""
-REFRESHED = {12: 3, 100: 3, 1_000: 1}
+REFRESHED = {12: 3, 100: 1, 1_000: 1}
 """How many messages are refreshed, and how often."""
 GROWING = {SHIPPED: 1_000, "bulk": 1_000, "lean": 100}
 """How many of them by default; more with --full, ten of each with --quick."""

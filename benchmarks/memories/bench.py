@@ -30,13 +30,8 @@ SETTINGS: Mapping[str, tuple[str, str]] = {
 GROWN = (4, 8, 16, 32)
 """People of growing conversations, about nine turns for each."""
 CURVES = (
-    "full context",
-    "40 turns by vectors",
-    "mem0g, two steps",
-    "graphrag",
-    "mem0g",
-    "lightmem, no sleep",
-)
+    "full context", "40 turns by vectors", "mem0g, two steps", "graphrag", "mem0g", "lightmem, no sleep"
+)  # fmt: skip
 """The memories of the chart of growth."""
 BASELINE = "turns by both"
 

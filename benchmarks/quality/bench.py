@@ -10,31 +10,15 @@ from typing import Any
 
 from benchmarks.frame import Benchmark, Case, Figures, Table, Target
 from benchmarks.memories.memories import MEMORIES
-from benchmarks.quality import public, reviews
+from benchmarks.quality import labelled, public, reviews
 from benchmarks.quality.asking import Asking, measured
 from benchmarks.quality.inputs import INPUTS
-from benchmarks.quality.labelled import (
-    CALIBRATED,
-    FILTER,
-    JOIN,
-    RANKING,
-    SPLITS,
-    answered,
-    contradicted,
-)
+from benchmarks.quality.labelled import CALIBRATED, FILTER, JOIN, RANKING, SPLITS, answered
 from benchmarks.quality.labelled import WAYS as BY_TASK
-from benchmarks.quality.tasks import WAYS, WORLDS, questioned, remembered
-from benchmarks.world.questions import KINDS, WIDER
+from benchmarks.quality.tasks import WAYS, WORLDS, remembered
 
 SMALL = "6 messages of a world"
 """The stream without --full."""
-SLICE = (
-    "full context", "turns by both", "raptor", "lightmem, no sleep", "graphiti, bulk by 10", "hipporag", "mem0", "graphrag",
-    "graphiti, fused", "memoryos", "amem", "mem0g",
-)  # fmt: skip
-"""Of each memory what the local model answers soon, the cheap ones first."""
-CONVERSATIONS = {"of 2 people": (2, 12, SLICE), "of 6 people": (6, 36, tuple(MEMORIES))}
-"""Conversations that are told to memories: people, questions, and the memories."""
 QUICK = {FILTER: (), JOIN: ("block",), RANKING: ("logit", "listwise"), SMALL: ("lean",)}
 """What a quick run measures of each task."""
 LATER = {
@@ -78,7 +62,7 @@ def _labelled() -> Iterator[Case]:
             yield _case({"rows": name, "way": way}, run, quick=quick, full=full)
     for split in SPLITS:
         key = {"stories": split, "how": "facts are given"}
-        yield _case(key, partial(contradicted, split), full=split != SPLITS[0])
+        yield _case(key, partial(labelled.contradicted, split), full=split != SPLITS[0])
 
 
 def _worlds() -> Iterator[Case]:
@@ -89,10 +73,6 @@ def _worlds() -> Iterator[Case]:
         for way in WAYS:
             quick, run = way in QUICK.get(stream, ()), partial(remembered, stream, way)
             yield _case({"messages": stream, "way": way}, run, quick=quick, **more)
-    for name, (people, count, ways) in CONVERSATIONS.items():
-        for way in ways:
-            run = partial(questioned, people, count, MEMORIES[way])
-            yield _case({"conversation": name, "way": way}, run, full=True)
 
 
 def _public() -> Iterator[Case]:
@@ -100,15 +80,14 @@ def _public() -> Iterator[Case]:
     there is no data.
     """
     whole = {"full": True, "trials": 1, "seconds": 86_400}
-    told: Mapping[str, float] = LOCAL if INPUTS.local else dict.fromkeys(TOLD, 0)
     some: Mapping[str, float] = {} if INPUTS.local else dict.fromkeys(TOLD, 0)
     parts: tuple[tuple[str, str, str, tuple[int | None, ...], Mapping[str, float]], ...] = (
-        (LOCOMO, "1 conversation, 30 questions", "LoCoMo", (1, 30), told),
+        (LOCOMO, "1 conversation, 30 questions", "LoCoMo", (1, 30), some or LOCAL),
         (LOCOMO, "all", "LoCoMo", (), {}),
         (LONGMEMEVAL, "oracle, 2 of each type", "oracle", (2,), some),
         (LONGMEMEVAL, "oracle", "oracle", (), {}),
         (LONGMEMEVAL, "S", "S", (), {}),
-        (MUSIQUE, "20 questions, 3 paragraphs of each", "MuSiQue", (3, 20), PARAGRAPHS),
+        (MUSIQUE, "20 of 200 questions, 3 paragraphs of each", "MuSiQue, 200", (3, 20), PARAGRAPHS),
         (MUSIQUE, "all", "MuSiQue", (), {}),
     )
     for name, part, file, sizes, ways in parts:
@@ -120,8 +99,8 @@ def _public() -> Iterator[Case]:
             run = partial(_told, file, sizes, way, name)
             yield _case({"set": name, "part": part, "way": way}, run, {"data": known}, **more)
     known = public.SOURCES["reviews"].settings(INPUTS.data)
-    for part, ways in reviews.WAYS.items():
-        for way in ways:
+    for part, hows in reviews.WAYS.items():
+        for way in hows:
             key, run = {"set": SEMBENCH, "part": part, "way": way}, partial(_reviewed, part, way)
             later = INPUTS.local and way == "logit" and part == reviews.FILTER
             more = {"full": later or INPUTS.data is None, "about": 80}
@@ -145,7 +124,7 @@ async def _told(
 
 async def _reviewed(part: str, way: str, own: Asking, _: int) -> Figures:
     task = reviews.load(part, INPUTS.data)
-    own.afford(task.rows.left["reviewText"].to_pylist(), 1, f"{part} by {way}")
+    own.afford([f"{text}" for text in task.rows.left["reviewText"]], 1, f"{part} by {way}")
     return {**task.figures(await own.answer(task.node, task.rows, way)), **_data("reviews")}
 
 
@@ -212,13 +191,6 @@ BENCHMARK = Benchmark(
             {"messages": tuple(WORLDS)}, note=f"{_TELLS} {_CPU} {_ONLY}",
         ),
         Table(
-            "What does each memory cost, and how good are its answers?", "conversation, way, model",
-            f"""turns; questions=asked; answer F1=f1:.3f; evidence recall=cited:.3f; answered; {_shares(*KINDS, *WIDER)};
-            {_COST}""",
-            {"conversation": tuple(CONVERSATIONS)},
-            note=f"Conversations of a synthetic world, told to the memories of docs/memories.md. {_ONLY}",
-        ),
-        Table(
             "Do contradicted facts end, and no others?", "stories, how, model",
             f"""facts to end=to end; ended; ended wrongly; recall=recall:.3f; precision=precision:.3f; missed; wrong;
             {_COST}""",
@@ -255,9 +227,10 @@ BENCHMARK = Benchmark(
             f"""questions; paragraphs; F1=f1:.3f; {_shares(*public.HOPS)}; exact=exact:.3f;
             needed paragraphs shown=recall shown:.3f; cited=recall cited:.3f; {_COST}; data""",
             {"set": MUSIQUE},
-            note="Questions at equal distances in the file; the paragraphs of all are one corpus, as HippoRAG's authors put "
-            f"them, and {public.SHOWN} are shown with a question. “3 paragraphs of each”: those that the answer needs, and "
-            "others up to three, so a search has fewer wrong paragraphs to choose from than in published figures.",
+            note="Questions at equal distances in the file, of MuSiQue's or of 200 of these; the paragraphs of all are one "
+            f"corpus, as HippoRAG's authors put them, and {public.SHOWN} are shown with a question. “3 paragraphs of each”: "
+            "those that the answer needs, and others up to three, so a search has fewer wrong paragraphs to choose from than "
+            "in published figures.",
         ),
         Table(
             "SemBench's movies: are positive reviews found, and pairs of opposite opinions?", "part, way, model",

@@ -101,6 +101,10 @@ SOURCES = {
         "musique_ans_v1.0_dev.jsonl", "https://github.com/StonyBrookNLP/musique (download_data.sh)", "CC BY 4.0",
         "", ("data", "musique", "musique/data"),
     ),
+    "MuSiQue, 200": Source(
+        "musique.json", "https://github.com/AdelWang/MIGRES (data/musique.json)", "CC BY 4.0",
+        "bbc98ab676941cf3a481cb3361cfab334cd2a24c74ed42473e4d5c14cf7577d4", ("data", "musique", "musique/data"),
+    ),
     "reviews": Source(
         "Reviews_2000.csv", "https://github.com/SemBench/SemBench (docs/static/data/paper-2025-10-01/movie/data)",
         "MIT or Apache-2.0; reviews of Rotten Tomatoes", "df231cfb189c9e169aa6afe415e4fa24533b04499179bbd61416c4c6af28ca21",
@@ -108,7 +112,7 @@ SOURCES = {
     ),
 }  # fmt: skip
 """LoCoMo; LongMemEval with the sessions of the evidence only, and with about fifty for each question;
-MuSiQue's answerable questions; SemBench's reviews of movies.
+MuSiQue's answerable questions, and 200 of them in lines of the same form; SemBench's reviews of movies.
 """
 
 
@@ -193,7 +197,7 @@ def load(
     path = source.within(folder)
     try:
         text = path.read_text(encoding="utf-8")
-        if name == "MuSiQue":
+        if name.startswith("MuSiQue"):
             lines = [json.loads(line) for line in text.splitlines() if line.strip()]
             return _musique(spread(lines, questions), count)
         data = json.loads(text)

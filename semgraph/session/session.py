@@ -650,7 +650,7 @@ class Session:
             trials: The number of independent trials of each variant.
             params: As for `arun`, for all variants, as `preset`, `use`, `prompts`, `rows`, `sample`,
                 `seed`, `fresh`, `inputs` and further inputs as keyword arguments.
-            strict: Refuse a stale choice of `semgraph tune`, as `prepare` does.
+            strict: Refuse a stale choice of `semgraph tune`.
             times: Send all requests of each variant, so that its time can be measured.
             record_to: A file for a recording of what the session's own models answer.
             say: Called with the estimated cost and with progress, line by line; default: print to

@@ -195,8 +195,7 @@ async def test_musique_is_one_corpus_of_what_is_needed_and_some_others(
     assert (figures["questions"], figures["paragraphs"], figures["recall shown"]) == (1, 3, 1)
 
 
-def test_exact_answers_count_under_each_of_their_names() -> None:
-    assert public.SOURCES["MuSiQue"].sha256 == ""
+def test_an_answer_counts_under_each_of_its_names() -> None:
     assert best_f1("Christiania.", ["Oslo", "Christiania"]) == 1
 
 
