@@ -230,7 +230,22 @@ def _drawing(
 
 
 def _plain(watch: Watch, say: Say, silent_for: float = 0.0) -> Iterator[OnProgress]:
-    return _drawing(watch, _Plain(watch, say), silent_for, lambda text: say(f"  {text}"))
+    """Occasional lines: of notices, of commits, and of steps until rows are committed. The last commit
+    always has a line.
+    """
+    last = watch.started
+
+    def draw(progress: Progress | None) -> None:
+        nonlocal last
+        if progress is None or not progress.done:
+            return
+        waited, ends = watch.clock() - last >= EVERY, progress.done >= progress.total
+        committed = watch.steps.get("", (0, 0))[0]
+        if waited and (ends or not committed) if progress.step else waited or ends:
+            last = watch.clock()
+            say(f"  {_step(progress)}{watch.summary()}")
+
+    return _drawing(watch, draw, silent_for, lambda text: say(f"  {text}"))
 
 
 def _live(console: Console, watch: Watch, silent_for: float = 0.0) -> Iterator[OnProgress]:
@@ -322,27 +337,6 @@ def _html(text: str, unfolded: Sequence[str]) -> str:
         more = preformatted("\n".join(unfolded))
         line = f"<details><summary>{line}</summary>{more}</details>"
     return f'<div class="semgraph-progress" style="{_STYLE}">{line}</div>'
-
-
-class _Plain:
-    """Progress as occasional lines: of commits, and of steps until rows are committed. The last
-    commit always has a line.
-    """
-
-    def __init__(self, watch: Watch, say: Say) -> None:
-        self.watch, self.say, self._last = watch, say, watch.started
-
-    def __call__(self, progress: Progress | None) -> None:
-        if progress is not None and progress.done and self._due(progress):
-            self._last = self.watch.clock()
-            self.say(f"  {_step(progress)}{self.watch.summary()}")
-
-    def _due(self, progress: Progress) -> bool:
-        waited = self.watch.clock() - self._last >= EVERY
-        if not progress.step:
-            return waited or progress.done >= progress.total
-        committed, _ = self.watch.steps.get("", (0, 0))
-        return waited and (not committed or progress.done >= progress.total)
 
 
 def _step(progress: Progress) -> str:
