@@ -127,7 +127,8 @@ class StepEstimates:
         low = sum(math.ceil(c.calls if c.least is None else min(c.least, c.calls)) for c in costs)
         least = low if low < calls else None
         if any(c.tokens_in is None for c in costs):
-            return Estimate(name, calls, least=least)
+            free = bound(self.llm, self.node.prompt.first.role).dollars(Usage(1, 0, 1)) == 0
+            return Estimate(name, calls, dollars=0.0 if free else None, least=least)
         sent = math.ceil(sum(c.tokens_in or 0 for c in costs))
         likely = sum(c.tokens_out or 0 for c in costs)
         each = self.seen.tokens_out if self.seen is not None and self.seen.tokens_out else 1.0

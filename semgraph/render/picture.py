@@ -96,7 +96,10 @@ class Picture:
         """The counts by label of the rows with these keys: `3 Person, 2 KNOWS`; `2 nodes` of rows whose
         label is unknown.
         """
-        rows = self.rows or {("", False): dict(self.nodes), ("", True): dict(self.edges)}
+        rows: Mapping[tuple[str, bool], Iterable[str]] = self.rows or {
+            ("", False): self.nodes,
+            ("", True): self.edges,
+        }
         sums = [(sum(map(of, rows[name])), *name) for name in sorted(rows, key=itemgetter(1))]
         return ", ".join(
             f"{count(number)} {label}" if label else plural(number, "edge" if edge else "node")

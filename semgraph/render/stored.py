@@ -100,6 +100,7 @@ def as_of(
     """The nodes, and the edges that began by then and have not ended, as far as it is known. Raises
     PlanError if the graph has no such times.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     draws = {label.name: graph.drawn(label.name) for label in graph.edges}
@@ -115,8 +116,8 @@ def as_of(
         )
     found = dict(tables)
     for (name, prop), holds in times.items():
-        mask = pc.fill_null(holds(found[name].column(prop), at), fill_value=True)
-        found[name] = found[name].filter(mask)
+        time = pc.field(prop)
+        found[name] = found[name].filter(time.is_null() | holds(time, pa.scalar(at)))
     return list(found.items())
 
 

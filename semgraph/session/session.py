@@ -47,13 +47,14 @@ from semgraph.session.inputs import (
     refuse_other_groups,
     refuse_taken,
     refuse_unknown_words,
+    refuse_unreadable,
     typed_inputs,
 )
 from semgraph.session.resources import Owned, Resources, UserObjects, require_model
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
 from semgraph.session.run import RunRequest, run_plan, trimmed
 from semgraph.session.waiting import Waiting
-from semgraph.stores.base import Statistics, Store, Written, open_for_reading
+from semgraph.stores.base import Statistics, Store, Written
 from semgraph.tune.tuned import Tuned
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _say(line: str) -> None:
+def _say(line: str) -> None:  # replaced by `said`, which knows notebooks
     sys.stderr.write(line + "\n")
 
 
@@ -591,9 +592,10 @@ class Session:
 
     async def acompare(  # noqa: D417 - the others are those of `arun`
         self,
-        plan: PlanLike,
+        plan: PlanLike | None = None,
         /,
         *,
+        dataset: str | Path | None = None,
         variants: Variants | None = None,
         grid: Grid | None = None,
         step: str | None = None,
@@ -612,6 +614,7 @@ class Session:
         seed: int = 0,
         fresh: bool = False,
         times: bool = False,
+        record_to: str | Path | None = None,
         say: Say | None = _say,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
@@ -625,7 +628,9 @@ class Session:
         need is sent once, and each is charged for it; trials share no answers.
 
         Args:
-            plan: A path, a name, a loaded plan, or a frame.
+            plan: A path, a name, a loaded plan, or a frame; default: that of the data set.
+            dataset: A folder with the rows, the truth and the plan, or the name of one that comes with
+                semgraph. What else is given takes the place of its files.
             variants: With `step` implementations, `["per_row", "packed(rows=10)"]`, or these by name.
                 Or changes by variant, `{"one": {"preset": "fused"}, "two": {"told": "block()"}}`:
                 `preset`, `plan`, `llm`, `embedder`, `params.NAME`, `models.ROLE`, `prompts.NAME` (a
@@ -645,10 +650,11 @@ class Session:
             trials: The number of independent trials of each variant.
             params: As for `arun`, for all variants, as `preset`, `use`, `prompts`, `rows`, `sample`,
                 `seed`, `fresh`, `inputs` and further inputs as keyword arguments.
-            strict: Refuse a stale choice of `semgraph tune`, as `prepare` does.
+            strict: Refuse a stale choice of `semgraph tune`.
             times: Send all requests of each variant, so that its time can be measured.
+            record_to: A file for a recording of what the session's own models answer.
             say: Called with the estimated cost and with progress, line by line; default: print to
-                stderr. None: silent.
+                stderr, in a notebook one line that changes. None: silent.
 
         Raises:
             PlanError: The request is wrong; nothing was spent.
@@ -656,14 +662,34 @@ class Session:
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.loop import compare
+        from semgraph.render.progress import said
 
-        request, resources = self._comparison(
-            plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(rows=rows, sample=sample, seed=seed),
-            {"params": params, "preset": preset, "use": use, "prompts": prompts, "strict": strict},
-            truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
-            judge=None if judge is None else self.prepare(judge),
-        )  # fmt: skip
-        return await compare(request, resources)
+        loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
+        loading |= {"prompts": prompts, "strict": strict}
+        given = {**(inputs or {}), **more}
+        if dataset is not None:
+            from semgraph.compare.dataset import Dataset
+
+            data = Dataset.named(dataset, self.folder)
+            plan = data.plan if plan is None else plan
+            logical = self.prepare(plan, **loading)
+            given |= data.rows(logical, given)
+            if labels is None:
+                answers = data.answers(logical, step, truth)
+                step, truth, labels = (answers.get(key) for key in ("step", "truth", "labels"))
+            variants = variants or (None if grid else data.variants)
+        if plan is None:
+            hint = command("semgraph compare PLAN …, or --dataset DIR", 'compare("PLAN", …)')
+            raise PlanError("there is no plan to compare", hint=hint)
+        with said(sys.stderr if say is _say else say) as saying:
+            request, resources = self._comparison(
+                plan, variants, grid, step, given, RunOptions(rows=rows, sample=sample, seed=seed), loading,
+                truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=saying, labels=labels, at=at,
+                judge=None if judge is None else self.prepare(judge), record_to=record_to,
+            )  # fmt: skip
+            if dataset is not None:
+                refuse_unreadable(request.inputs)
+            return await compare(request, resources)
 
     def _comparison(
         self,
@@ -755,6 +781,7 @@ class Session:
         """
         from semgraph.compare.request import ComparisonRequest
         from semgraph.compare.variants import read_variants
+        from semgraph.render.progress import said
         from semgraph.session.arms import ArmMaker
         from semgraph.tune.choose import tune
         from semgraph.tune.search import TuneRequest
@@ -766,21 +793,16 @@ class Session:
         read = partial(typed_inputs, inputs=given_rows(plan, given))
         tables, resources = read(logical), self._resources.sharing()
         maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, read)
-        compared = ComparisonRequest(
-            without_absent(logical, tables),
-            tables,
-            {},
-            truth=truth,
-            runs=self.runs,
-            fresh=fresh,
-            say=say,
-        )
-        request = TuneRequest(
-            compared, lambda changes: maker.arms(read_variants(changes, None)),
-            tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
-            units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
-        )  # fmt: skip
-        return await tune(request, resources)
+        with said(sys.stderr if say is _say else say) as saying:
+            compared = ComparisonRequest(
+                without_absent(logical, tables), tables, {}, truth=truth, runs=self.runs, fresh=fresh, say=saying,
+            )  # fmt: skip
+            request = TuneRequest(
+                compared, lambda changes: maker.arms(read_variants(changes, None)),
+                tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
+                units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
+            )  # fmt: skip
+            return await tune(request, resources)
 
     @_takes_arguments_of(atune)
     def tune(self, plan: PlanLike, /, **options: Any) -> Tuning:
@@ -788,7 +810,7 @@ class Session:
         return self._waiting.wait(self.atune(plan, **options), calls_model=True)
 
     @_takes_arguments_of(acompare)
-    def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
+    def compare(self, plan: PlanLike | None = None, /, **options: Any) -> Comparison:
         """Compare and wait for the result. Takes the arguments of `acompare`."""
         return self._waiting.wait(self.acompare(plan, **options), calls_model=True)
 
@@ -835,7 +857,7 @@ class Session:
         """
         labels = self._labels(graph)
         async with self._resources.opened_store(labels) as store:
-            await open_for_reading(store, labels)
+            await store.attach(labels)
             return await store.statistics()
 
     @checks_arguments
