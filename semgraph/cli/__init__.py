@@ -98,13 +98,13 @@ for command in (
     tune,
     records.report,
     records.why,
+    records.show_graph,
     records.export,
     serve,
     machine.cypher,
     machine.doctor,
 ):
-    app.command()(command)
-app.command("show")(records.show_graph)
+    app.command(command.__name__.partition("_")[0])(command)
 for name, group in {
     "plans": plans.app,
     "operators": plans.operators,

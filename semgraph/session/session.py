@@ -860,13 +860,6 @@ class Session:
             await store.attach(labels)
             return await store.statistics()
 
-    @checks_arguments
-    def cypher(
-        self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
-    ) -> list[dict[str, Any]]:
-        """The rows of a Cypher statement in a Neo4j store. Blocks until `acypher` ends."""
-        return self._waiting.wait(self.acypher(text, parameters, write=write))
-
     async def acypher(
         self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
     ) -> list[dict[str, Any]]:
@@ -882,6 +875,11 @@ class Session:
                 raise PlanError(f"{store.name} has no Cypher", hint="use --store neo4j")
             rows: list[dict[str, Any]] = await cypher(text, parameters or {}, write=write)
             return rows
+
+    @_takes_arguments_of(acypher)
+    def cypher(self, text: str, **options: Any) -> list[dict[str, Any]]:
+        """The rows of a Cypher statement in a Neo4j store. Takes the arguments of `acypher`."""
+        return self._waiting.wait(self.acypher(text, **options))
 
     def _labels(self, graph: str | Path | Graph | None) -> Graph:
         """A graph, the graph of a file, or that of the file used here. Raises PlanError."""
@@ -940,15 +938,15 @@ class Session:
             PlanError: The store holds no row of this group, or `at` is no time.
             StoreUnavailable: The store does not answer, or does not exist.
         """
-        from semgraph.render.stored import StoredGraph, as_of, read_time
+        from semgraph.render.picture import Picture, pictures
+        from semgraph.render.stored import stored
         from semgraph.session.export import group_rows
 
-        labels, time = self._labels(graph), None if at is None else read_time(at)
+        labels = self._labels(graph)
         async with group_rows(self._resources, labels, group) as rows:
             found = [(label.name, table) async for label, table in rows]
-        if time is not None:
-            found = as_of(found, labels, time)
-        return StoredGraph(group, labels, found, time, rows.notes)
+        (drawn,) = pictures(found, labels) or [Picture(group)]
+        return stored(drawn, labels, rows.notes, at)
 
     @_takes_arguments_of(ashow)
     def show(self, group: str, **options: Any) -> StoredGraph:
@@ -956,13 +954,8 @@ class Session:
         return self._waiting.wait(self.ashow(group, **options))
 
     async def agroups(self, graph: str | Path | Graph | None = None) -> dict[str, dict[str, int]]:
-        """The groups of the store, each with its number of rows by label. The store is only read.
-
-        Args:
-            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
-
-        Raises:
-            StoreUnavailable: The store does not answer, or does not exist.
+        """The groups of the store, each with its number of rows by label. Takes the `graph` of `ashow`.
+        Raises PlanError, StoreUnavailable.
         """
         from semgraph.session.export import groups
 

@@ -33,7 +33,7 @@ from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer, graph_lines
 from semgraph.render.html.changes import changed
 from semgraph.render.html.dag import ORIGINS, Operators, PlanDrawing, origin, timeline
-from semgraph.render.html.graph import graph
+from semgraph.render.html.graph import graphs
 from semgraph.render.outcome import at, counted_rows, counters, seconds, total
 from semgraph.render.picture import Picture, of_run
 from semgraph.render.tables import Column, cell, of_arrow, page_table
@@ -393,7 +393,7 @@ def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[D
             anchor,
             "graph",
             "The graph",
-            graphs=[graph(p, f"{anchor}-{i}") for i, p in enumerate(run.pictures[:_PICTURES])],
+            graphs=graphs(run.pictures[:_PICTURES], anchor),
             more=plural(more, "more partition") if more > 0 else "",
         )
     calls = [(texts.add(c, run.lookup), _measured(c, run.lookup)) for c in _listed_calls(run.calls)]
