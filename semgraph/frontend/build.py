@@ -28,15 +28,7 @@ from semgraph.errors import Collected, Fault, Faults, Position, did_you_mean, ea
 from semgraph.expr.duckdb import UnknownFunction, expect_type
 from semgraph.expr.scalar import Scalar, parse_scalar, read_from, replace_roots, reserved
 from semgraph.expr.types import Type, parse_type, type_of_arrow
-from semgraph.frontend.document import (
-    COMMA_HINT,
-    KeyFault,
-    kind_of,
-    mapping,
-    rests,
-    unknown_key,
-    wrong,
-)
+from semgraph.frontend import document
 from semgraph.frontend.example_rows import checked_examples
 from semgraph.frontend.kinds import (
     KINDS,
@@ -198,7 +190,7 @@ def _rebased(node: Node | None, relations: Iterable[Any]) -> Node | None:
 
 
 def _no_mapping(cls: type[Node], value: Any) -> Fault:
-    what = f"{cls.keyword} needs a mapping of arguments, found {kind_of(value)}"
+    what = f"{cls.keyword} needs a mapping of arguments, found {document.kind_of(value)}"
     keys, hint = plan_keys(cls), None
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         written = json.dumps(value, ensure_ascii=False)
@@ -239,12 +231,12 @@ class _Arguments:
 
     def _read(self) -> None:
         keys = plan_keys(self.cls)
-        pieces = rests(self.data)
+        pieces = document.rests(self.data)
         for name in self.data:
             if name not in keys and name not in pieces:
                 word = self.cls.keyword
                 what = f"{word} has no argument"
-                self.faults.append(unknown_key(word, name, keys, what, "arguments"))
+                self.faults.append(document.unknown_key(word, name, keys, what, "arguments"))
         misspelt = {fault.hint for fault in self.faults}
         for key, f in keys.items():
             if key in _BESIDE.get(f.metadata["kind"], ()):
@@ -290,7 +282,7 @@ class _Arguments:
                 given = {key: self.data.get(key) for key in plan_keys(self.cls)}
                 return read_prompt(value, self.scope, *map(given.get, _BESIDE["prompt"]))
             case "refs":
-                named = mapping(value, "records by name: {NAME: {of, using, shows}}")
+                named = document.mapping(value, "records by name: {NAME: {of, using, shows}}")
                 return each_value(named, lambda name, ref: _read_ref(name, ref, self.scope))
             case "body":
                 name = self.values.get("name", "")
@@ -381,23 +373,23 @@ def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
     """The keyword of a line and its arguments; a source if it is the first. Raises Fault."""
     if not isinstance(item, Mapping):
         hint = f"write {{from: {item}}}" if first and isinstance(item, str) else None
-        raise wrong("an operator such as {filter: EXPR}", item, hint)
+        raise document.wrong("an operator such as {filter: EXPR}", item, hint)
     if len(item) != 1:
         keys = ", ".join(str(key) for key in item) or "none"
-        hint = COMMA_HINT if rests(item) else "each operator has its own dash"
+        hint = document.COMMA_HINT if document.rests(item) else "each operator has its own dash"
         raise Fault("one operator on a line", there=f"here: {keys}", hint=hint)
     ((keyword, value),) = item.items()
     if keyword not in SOURCE_WORDS and keyword not in OPERATOR_WORDS:
         there = "operators: " + ", ".join(OPERATOR_WORDS)
         hint = did_you_mean(keyword, [*OPERATOR_WORDS, *SOURCE_WORDS])
-        raise KeyFault(f'"{keyword}" is no operator', keyword, there=there, hint=hint)
+        raise document.KeyFault(f'"{keyword}" is no operator', keyword, there=there, hint=hint)
     if first and keyword in OPERATOR_WORDS:
         what = f'"{keyword}" needs a relation: a step starts with a source'
-        raise KeyFault(what, keyword, hint="the line before it: {from: NAME}")
+        raise document.KeyFault(what, keyword, hint="the line before it: {from: NAME}")
     if not first and keyword in SOURCE_WORDS:
         what = f'"{keyword}" starts a step, and this is not its first line'
         hint = f"put the {keyword} into a step of its own, and start this one from that: from: STEP"
-        raise KeyFault(what, keyword, hint=hint)
+        raise document.KeyFault(what, keyword, hint=hint)
     return keyword, value
 
 

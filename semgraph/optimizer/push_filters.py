@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from semgraph.logical.node import Node
-from semgraph.optimizer.patterns import (
-    Alone,
-    PlanFacts,
-    Roots,
-    may_move,
-    rewrite_alone,
-    without_conjuncts,
-)
+from semgraph.optimizer import patterns
 
 
-def push_filters(roots: Roots, _facts: PlanFacts) -> Roots:
+def push_filters(roots: patterns.Roots, _facts: patterns.PlanFacts) -> patterns.Roots:
     """Move the conjuncts that a store read takes from the filter above it into the read.
 
     A read with other readers is unchanged. A search takes no conjuncts, because its `where` is
@@ -30,11 +23,12 @@ def push_filters(roots: Roots, _facts: PlanFacts) -> Roots:
     ('scan → filter', 'scan')
     """
 
-    def change(node: Node, alone: Alone) -> Node:
+    def change(node: Node, alone: patterns.Alone) -> Node:
         if node.keyword != "filter" or not alone(node.inputs[0]):
             return node
-        return without_conjuncts(
-            node, lambda part, below: below.take_filter(part) if may_move(part, node) else None
+        return patterns.without_conjuncts(
+            node,
+            lambda part, below: below.take_filter(part) if patterns.may_move(part, node) else None,
         )
 
-    return rewrite_alone(roots, change)
+    return patterns.rewrite_alone(roots, change)

@@ -177,13 +177,13 @@ class RowSearch:
         assert self.within is not None
         if by.via == "nearest":
             return await _cosines(sought, await self._vectors(method), pairs), by.above
-        sought = values(sought)
+        own = values(sought)
         if by.via == "equal":
             column = self.within.column(by.prop)
-            return [float(sought[q] is not None and sought[q] == column[n]) for q, n in pairs], 0.0
+            return [float(own[q] is not None and own[q] == column[n]) for q, n in pairs], 0.0
         columns = list(map(self.within.column, step_texts(self.spec, method)))
         texts = joined_texts(columns, self.within.num_rows)
-        return [overlap(sought[q] or "", texts[n]) for q, n in pairs], 0.0
+        return [overlap(own[q] or "", texts[n]) for q, n in pairs], 0.0
 
     # -- the best of them
 

@@ -39,19 +39,7 @@ from semgraph.relational.batch import (
     values,
 )
 from semgraph.relational.segments import column_of
-from semgraph.semantic.ask import (
-    Answered,
-    Asking,
-    Failure,
-    Flags,
-    QuestionKey,
-    answer_columns,
-    answer_items,
-    check_input_of,
-    evidence,
-    failures,
-    question_keys,
-)
+from semgraph.semantic import ask
 from semgraph.semantic.contract import RowEstimate, answer_schema
 from semgraph.semantic.groups import row_groups
 from semgraph.semantic.implementation import Implementation, estimated
@@ -153,7 +141,7 @@ def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementat
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1
 
 
-async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: ask.Asking) -> ask.Answered:
     """Add the answers to the rows as columns."""
     (table,) = inputs
     rows = Batch.of_table(table)
@@ -167,7 +155,7 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> A
     asked = await _ask_rows(node, table, selected, asking, ~selected)
     errors = values(asked.answers.column("error"))
     otherwise = dict(node.otherwise)
-    columns = answer_columns(node, asked.answers, asked.rows, table.num_rows)
+    columns = ask.answer_columns(node, asked.answers, asked.rows, table.num_rows)
     for f in node.answer_fields():
         if f.name in otherwise and not selected.all():
             rest = await column_of(otherwise[f.name], node.input, rows, asking.now, f.type)
@@ -176,11 +164,13 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> A
     if node.on_error != "null":
         lost = [row for row, error in zip(asked.rows, errors, strict=True) if error is not None]
         stays[lost] = False
-    failed = failures(node, table, asked.rows, errors)
+    failed = ask.failures(node, table, asked.rows, errors)
     return _answered(node, table, asked, columns, stays, failed)
 
 
-async def sem_filter(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def sem_filter(
+    node: SemFilter, inputs: Sequence[pa.Table], asking: ask.Asking
+) -> ask.Answered:
     """Keep the rows whose answer is yes, and those without `when` for which `otherwise` holds."""
     (table,) = inputs
     rows, keep = Batch.of_table(table), np.zeros(table.num_rows, bool)
@@ -195,7 +185,7 @@ async def sem_filter(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking
         for answer in values(asked.answers.column("keep"))
     ]
     failed = _failures(node, table, asked.rows, values(asked.answers.column("error")))
-    columns = answer_columns(node, asked.answers, asked.rows, table.num_rows)
+    columns = ask.answer_columns(node, asked.answers, asked.rows, table.num_rows)
     return _answered(node, table, asked, columns, keep, failed)
 
 
@@ -204,19 +194,19 @@ def _answered(
     table: pa.Table,
     asked: _RowAnswers,
     columns: dict[str, Any],
-    stays: Flags,
-    failed: tuple[Failure, ...],
-) -> Answered:
+    stays: ask.Flags,
+    failed: tuple[ask.Failure, ...],
+) -> ask.Answered:
     """The result: the rows that stay, with their answers."""
     places = np.flatnonzero(stays).tolist()
     result = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), **columns})
     if len(places) < table.num_rows:
         result = result.filter(pa.array(stays))
-    return Answered(
+    return ask.Answered(
         conform(result, runtime_schema(node)),
         failed,
         node.on_error == "null",
-        evidence(table, asked.rows, asked.texts, asked.answers),
+        ask.evidence(table, asked.rows, asked.texts, asked.answers),
         len(asked.rows),
         places,
         sources=[(place,) for place in places],
@@ -224,7 +214,9 @@ def _answered(
     )
 
 
-async def _holds(scalar: Scalar, node: SemMap | SemFilter, rows: Batch, asking: Asking) -> Flags:
+async def _holds(
+    scalar: Scalar, node: SemMap | SemFilter, rows: Batch, asking: ask.Asking
+) -> ask.Flags:
     """For each row whether a condition is true."""
     column = await column_of(scalar, node.input, rows, asking.now, pa.bool_())
     return np.asarray([bool(holds) for holds in column.column("x")], bool)
@@ -232,15 +224,15 @@ async def _holds(scalar: Scalar, node: SemMap | SemFilter, rows: Batch, asking: 
 
 def _failures(
     node: SemFilter, table: pa.Table, answered: Sequence[int], errors: Sequence[str | None]
-) -> tuple[Failure, ...]:
+) -> tuple[ask.Failure, ...]:
     """The rows with an error. A row that an earlier join repeated is one failure, without the
     joined columns.
     """
     if not node.original_columns:
-        return failures(node, table, answered, errors)
+        return ask.failures(node, table, answered, errors)
     names = (*node.original_columns, INPUT_ROW, PARTITION)
     own = table.select([name for name in names if name in table.column_names])
-    failed = failures(node, own, answered, errors)
+    failed = ask.failures(node, own, answered, errors)
     first = {
         (failure.input_row, canonical_json(failure.row)): failure for failure in reversed(failed)
     }
@@ -254,11 +246,15 @@ class _RowAnswers:
     rows: Sequence[int]  # the numbers of the answered rows, ascending
     texts: Sequence[str]  # the columns that the prompt reads from these rows, as JSON
     answers: pa.Table  # of these rows
-    reached: Flags  # of each row, whether it was processed: a limit may end the work before
+    reached: ask.Flags  # of each row, whether it was processed: a limit may end the work before
 
 
 async def _ask_rows(
-    node: SemMap | SemFilter, table: pa.Table, selected: Flags, asking: Asking, stay_unasked: Flags
+    node: SemMap | SemFilter,
+    table: pa.Table,
+    selected: ask.Flags,
+    asking: ask.Asking,
+    stay_unasked: ask.Flags,
 ) -> _RowAnswers:
     """Answer the selected rows of a relation, until `node.stop` has enough. `stay_unasked` are the
     rows that are in the result without an answer.
@@ -267,7 +263,7 @@ async def _ask_rows(
         return await _ask_until_enough(node, node.stop, table, selected, asking, stay_unasked)
     index = np.flatnonzero(selected).tolist()
     left = table if len(index) == table.num_rows else rows_at(table, index)
-    keys = question_keys(node, left, asking)
+    keys = ask.question_keys(node, left, asking)
     numbers, first = dense(keys)
     if asking.known is not None:
         whole = _concat(node, await _reusing_known(node, left, keys, asking, asking.known))
@@ -283,14 +279,14 @@ async def _ask_until_enough(
     node: SemMap | SemFilter,
     stop: Stop,
     table: pa.Table,
-    selected: Flags,
-    asking: Asking,
-    stay_unasked: Flags,
+    selected: ask.Flags,
+    asking: ask.Asking,
+    stay_unasked: ask.Flags,
 ) -> _RowAnswers:
     """Answer the selected rows in the limit's order, chunk by chunk."""
     at_once = rows_a_call(node, table.num_rows, asking.implementation)
     keys: Sequence[object] = (
-        question_keys(node, table, asking) if at_once > 1 else range(table.num_rows)
+        ask.question_keys(node, table, asking) if at_once > 1 else range(table.num_rows)
     )
     questions = [key if chosen else None for key, chosen in zip(keys, selected, strict=True)]
     known = {} if asking.known is None else asking.known
@@ -303,7 +299,7 @@ async def _ask_until_enough(
         reached[chunk] = True
         index = sorted(row for row in chunk if selected[row])
         left = rows_at(table, index)
-        row_keys = question_keys(node, left, asking)
+        row_keys = ask.question_keys(node, left, asking)
         new = await _reusing_known(node, left, row_keys, asking, known)
         texts = [key.text for key in row_keys]
         answers |= dict(zip(index, zip(texts, new, strict=True), strict=True))
@@ -327,19 +323,19 @@ def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
 
 
 async def _answers(
-    node: SemMap | SemFilter, left: pa.Table, asking: Asking, times: Sequence[int] = ()
+    node: SemMap | SemFilter, left: pa.Table, asking: ask.Asking, times: Sequence[int] = ()
 ) -> pa.Table:
     items = {"left": range(left.num_rows)}
-    return await answer_items(
-        node, left, None, items, asking, times, check_input=check_input_of(node, left)
+    return await ask.answer_items(
+        node, left, None, items, asking, times, check_input=ask.check_input_of(node, left)
     )
 
 
 async def _reusing_known(
     node: SemMap | SemFilter,
     left: pa.Table,
-    keys: Sequence[QuestionKey],
-    asking: Asking,
+    keys: Sequence[ask.QuestionKey],
+    asking: ask.Asking,
     known: dict[object, pa.Table],
 ) -> list[pa.Table]:
     """The answers of the rows; rows with equal keys reuse the known answer."""
