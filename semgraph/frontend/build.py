@@ -28,19 +28,8 @@ from semgraph.errors import Collected, Fault, Faults, Position, did_you_mean, ea
 from semgraph.expr.duckdb import UnknownFunction, expect_type
 from semgraph.expr.scalar import Scalar, parse_scalar, read_from, replace_roots, reserved
 from semgraph.expr.types import Type, parse_type, type_of_arrow
-from semgraph.frontend import document
+from semgraph.frontend import document, kinds
 from semgraph.frontend.example_rows import checked_examples
-from semgraph.frontend.kinds import (
-    KINDS,
-    REF,
-    Reported,
-    Scope,
-    each_value,
-    one_of,
-    read_keys,
-    read_name,
-    read_prompt,
-)
 from semgraph.logical import cluster, graph, iterate, relational, search, semantic
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate
@@ -127,7 +116,7 @@ _STEP_IF = "write the step as {if: $flag, do: [...]}"
 def build(
     cls: type[Node],
     value: Any,
-    scope: Scope,
+    scope: kinds.Scope,
     *,
     source: Node | None = None,
     step: str = "",
@@ -141,7 +130,7 @@ def build(
     if not isinstance(data, Mapping):
         raise Faults([_no_mapping(cls, data)])
     if scope.graph is None and "graph" in _field_names(cls):
-        raise Reported
+        raise kinds.Reported
     try:
         return _Arguments(cls, data, scope, source).node(step, origin)
     except Fault as fault:
@@ -204,12 +193,12 @@ def _without(fault: Fault, first: str) -> Fault:
 
 def _filled(relations: Sequence[Node], step: str, origin: Position | None) -> tuple[Node, ...]:
     """Relations with NULL for the columns that they lack and others have."""
-    kinds = {f.name: f.type for node in reversed(relations) for f in node.schema}
+    types = {f.name: f.type for node in reversed(relations) for f in node.schema}
     order = dict.fromkeys(name for node in relations for name in node.schema.names)
     filled = []
     for node in relations:
         columns = tuple(
-            (name, parse_scalar(f"CAST(NULL AS {type_of_arrow(kinds[name]).sql})"))
+            (name, parse_scalar(f"CAST(NULL AS {type_of_arrow(types[name]).sql})"))
             for name in order
             if name not in node.schema.names
         )
@@ -222,7 +211,7 @@ class _Arguments:
     """The arguments of one operator during reading: values by field, and faults."""
 
     def __init__(
-        self, cls: type[Node], data: Mapping[str, Any], scope: Scope, source: Node | None
+        self, cls: type[Node], data: Mapping[str, Any], scope: kinds.Scope, source: Node | None
     ) -> None:
         self.cls, self.data, self.scope, self.source = cls, data, scope, source
         self.faults = Collected()
@@ -277,18 +266,18 @@ class _Arguments:
     def _value(self, f: dataclasses.Field[Any], value: Any) -> Any:
         match f.metadata["kind"]:
             case "choice":
-                return one_of(*f.metadata["choices"]).read(value, self.scope)
+                return kinds.one_of(*f.metadata["choices"]).read(value, self.scope)
             case "prompt":
                 given = {key: self.data.get(key) for key in plan_keys(self.cls)}
-                return read_prompt(value, self.scope, *map(given.get, _BESIDE["prompt"]))
+                return kinds.read_prompt(value, self.scope, *map(given.get, _BESIDE["prompt"]))
             case "refs":
                 named = document.mapping(value, "records by name: {NAME: {of, using, shows}}")
-                return each_value(named, lambda name, ref: _read_ref(name, ref, self.scope))
+                return kinds.each_value(named, lambda name, ref: _read_ref(name, ref, self.scope))
             case "body":
                 name = self.values.get("name", "")
                 node, depth = self.scope.body(value, name, cast("Node", self.source))
                 return {"body": node, "depth": depth}
-        return KINDS[f.metadata["kind"]].read(value, self.scope)
+        return kinds.KINDS[f.metadata["kind"]].read(value, self.scope)
 
     def node(self, step: str, origin: Position | None) -> Node:
         """The node. Raises Faults."""
@@ -425,8 +414,8 @@ REFS.name = "refs"
 Refs = Mapping[str, Ref]
 
 
-def _read_ref(name: str, value: Any, scope: Scope) -> Ref:
-    values, faults = read_keys(value, "refs", REF, scope)
+def _read_ref(name: str, value: Any, scope: kinds.Scope) -> Ref:
+    values, faults = kinds.read_keys(value, "refs", kinds.REF, scope)
     if NUMBER in dict(values.get("shows", ())):
         hint = "write number: COLUMN for numbers that the rows have"
         faults.append(Fault('shows has "number", which the engine adds', "shows", hint=hint))
@@ -434,7 +423,7 @@ def _read_ref(name: str, value: Any, scope: Scope) -> Ref:
         hint = "which rows are records of a row"
         faults.append(Fault('refs needs "using" or "where"', hint=hint))
     faults.refuse()
-    return Ref(read_name(name), **values)
+    return Ref(kinds.read_name(name), **values)
 
 
 def refs_of(answers: Answers) -> frozenset[str]:
