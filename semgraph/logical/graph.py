@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, among, did_you_mean, faults_at
 from semgraph.expr.canonical import canonical
-from semgraph.expr.duckdb import expect_type
 from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.types import type_of_arrow
 from semgraph.logical import node as core
@@ -395,9 +394,7 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
                     core.fresh(result, element.var, "variable")
                     result = result.append(pa.field(element.var, self._kind_of(element.var, label)))
         self._check_vectors()
-        if self.where is not None:
-            with faults_at("where"):
-                expect_type(self.where, result, pa.bool_(), windows=False)
+        core.check_condition(self.where, result)
         return result
 
     def _kind_of(self, var: str, label: Label | None) -> pa.DataType:

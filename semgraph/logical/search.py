@@ -166,19 +166,17 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         if self.label:
             self.check_partition(schema, self.partition)
         self._check_key()
-        with faults_at("alias"):
-            core.fresh(schema, self.alias, "alias")
+        core.fresh(schema, self.alias, "alias", "alias")
         if self.k < 1:
             raise Fault("k must be at least 1", "k")
         self._check_vectors()
         result = schema.append(pa.field(self.alias, self.hit_type))
         for end, kind in self.ends.items():
-            with faults_at(end):
-                core.fresh(result, getattr(self, end), end)
+            core.fresh(result, getattr(self, end), end, end)
             result = result.append(pa.field(getattr(self, end), kind))
+        core.check_condition(self.where, result)
         if self.where is not None:
             with faults_at("where"):
-                expect_type(self.where, result, pa.bool_(), windows=False)
                 if self.label:
                     _refuse_own(self.where, self.label)
                 self._refuse_ranking(self.where)

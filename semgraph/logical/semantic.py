@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
@@ -173,12 +172,10 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
         needs_answers(self)
         for f in self.answer_fields():
             core.fresh(schema, f.name, "the answer")
-        if self.when is not None:
-            with faults_at("when"):
-                expect_type(self.when, schema, pa.bool_())
+        core.check_condition(self.when, schema, "when", windows=True)
         if self.answer_schema:
             self._check_answer_schema()
-        core.check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields())
+        core.check_standing_in(self.otherwise, schema, self.answer_fields())
         result = core.merged(schema, self.answer_fields())
         self.fit_check(result)
         return result
@@ -219,18 +216,15 @@ class SemFilter(
             raise Fault(what, "prompt")
         for f in self.answer_fields():
             core.fresh(schema, f.name, "the answer")
-        for key, scalar in (("when", self.when), ("otherwise", self.otherwise)):
-            if scalar is not None:
-                with faults_at(key):
-                    expect_type(scalar, schema, pa.bool_())
+        core.check_condition(self.when, schema, "when", windows=True)
+        core.check_condition(self.otherwise, schema, "otherwise", windows=True)
         if (self.when is None) != (self.otherwise is None):
             lacking = "when" if self.when is None else "otherwise"
             hint = "when: which rows are asked about; otherwise: whether the others stay"
             raise Fault(f"when and otherwise belong together, and {lacking} is missing", hint=hint)
         result = core.merged(schema, self.answer_fields())
         if self.check is not None and "keep" in self.check.roots:
-            with faults_at("check"):
-                core.fresh(schema, "keep", "the verdict")
+            core.fresh(schema, "keep", "the verdict", "check")
         self.fit_check(_with_verdict(result))
         return result
 
@@ -245,7 +239,7 @@ class SemFilter(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
+class SemJoin(Answering, core.Pairing, keyword="sem_join", carries=True, by_row=True):
     """The pairs of rows for which the model answers yes. It is asked about the pairs that `using`
     and `where` allow; without either, about all pairs.
 
@@ -260,7 +254,7 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
     where: Scalar | None = core.argument("scalar", default=None)
     keep: Literal["all", "one"] = core.argument("choice", choices=("all", "one"), default="all")
     order: tuple[core.Sort, ...] = core.argument("order", default=())
-    how: Literal["inner", "left", "semi", "anti"] = core.argument(
+    how: core.JoinHow = core.argument(
         "choice", choices=("inner", "left", "semi", "anti"), default="inner"
     )
 
@@ -273,20 +267,17 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
 
     def infer(self) -> pa.Schema:
         left, right = self.input.schema, self.other.schema
-        with faults_at("alias"):
-            core.fresh(left, self.alias, "alias")
+        core.fresh(left, self.alias, "alias", "alias")
         self.check_prompt(left, right)
         core.check_using(self.using, left, right)
         both = core.combined(left, right, self.alias, self.fields)
-        if self.where is not None:
-            with faults_at("where"):
-                expect_type(self.where, both, pa.bool_(), windows=False)
+        core.check_condition(self.where, both)
         for f in self.answer_fields():
             core.fresh(both, f.name, "the answer")
         result = core.merged(both, self.answer_fields())
         core.check_sort(self.order, result)
         self.fit_check(result)
-        return left if self.how in {"semi", "anti"} else result
+        return left if self.only_left else result
 
     @property
     def seen_by_check(self) -> pa.Schema:
@@ -304,28 +295,11 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
     def gated(self) -> bool:
         return bool(self.using) or self.where is not None
 
-    @cached_property
-    def windowed(self) -> bool:
-        """A semi or anti join only keeps left rows."""
-        return self.input.windowed or (self.how not in {"semi", "anti"} and self.other.windowed)
-
-    def is_empty_over(self, empty: Sequence[bool]) -> bool:
-        return empty[0] or (empty[1] and self.how in {"inner", "semi"})
-
     def without_empty(self, empty: Sequence[bool]) -> core.Node:
         return self.input if empty[1] and self.how == "anti" else self
 
-    def narrowed(self, needed: frozenset[str]) -> core.Node:
-        if self.how in {"semi", "anti"}:
-            return self
-        own = core.joined_fields(needed, self.alias, self.using, self._scalars, self.other.schema)
-        return self.with_fields(fields=own)
-
     def other_needs(self, needed: core.Needs) -> tuple[core.Needs, ...]:
-        wanted = (
-            frozenset[str]() if self.how in {"semi", "anti"} else core.under(needed, self.alias)
-        )
-        wanted = core.with_own(wanted, self.alias, self.using, self._scalars)
+        (wanted,) = super().other_needs(needed)
         own = frozenset(self.prompt.other_fields) | core.owner_column(self.other, self.owner)
         return (None if wanted is None else wanted | own,)
 
@@ -363,10 +337,9 @@ class SemAgg(Answering, keyword="sem_agg", rows="collapse"):
             hint = "when: count(*) > 1 asks about groups of several rows"
             what = "otherwise needs when: which groups are asked about"
             raise Fault(what, "otherwise", hint=hint)
-        core.check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields(), groups)
-        for f in core.typed_of_groups(self.add, schema, "add", groups):
-            with faults_at("add"):
-                core.fresh(result, f.name, "the aggregate")
+        core.check_standing_in(self.otherwise, schema, self.answer_fields(), groups)
+        for f in core.typed_of_groups(self.add, schema, groups):
+            core.fresh(result, f.name, "the aggregate", "add")
             result = result.append(f)
         self.fit_check(result)
         return result
@@ -422,8 +395,7 @@ class Embed(core.Node, keyword="embed", sole="add", rows="1:1", carries=True, by
         for name, scalar in self.add:
             with faults_at("add", name):
                 expect_type(scalar, self.input.schema, pa.string())
-            with faults_at("add"):
-                core.fresh(result, name, "the vector")
+            core.fresh(result, name, "the vector", "add")
             result = result.append(pa.field(name, VECTOR))
         return result
 
