@@ -171,11 +171,18 @@ def kept(schema: Schema) -> ValueKind:
     return plain(lambda value: value, schema)
 
 
-def read_text(value: Any) -> str:
-    """A text. Raises Fault."""
-    if not isinstance(value, str):
-        raise document.wrong("a text", value)
-    return value
+def _of_type(types: type | tuple[type, ...], what: str) -> Callable[[Any], Any]:
+    """The reader of a value of some types; true and false are no numbers. It raises Fault."""
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
+            raise document.wrong(what, value)
+        return value
+
+    return read
+
+
+read_text, read_flag = _of_type(str, "a text"), _of_type(bool, "true or false")
 
 
 def read_name(value: Any) -> str:
@@ -206,19 +213,6 @@ def read_path(value: Any) -> str:
         hint = "a column or a struct's field, such as c.uuid; add computes others"
         raise Fault(f'"{value}" is no column', hint=hint)
     return value
-
-
-def read_flag(value: Any) -> bool:
-    """True or false. Raises Fault."""
-    if not isinstance(value, bool):
-        raise document.wrong("true or false", value)
-    return value
-
-
-def _decimal(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise document.wrong("a number", value)
-    return float(value)
 
 
 def read_positive(value: Any) -> int:
@@ -258,7 +252,8 @@ NAME_OF = plain(read_name, NAMED)
 COLUMN = plain(read_name, either(NAMED, OF_PARAMETER))
 COLUMNS = plain(read_names, either(NAMED, {**listed(NAMED), "uniqueItems": True}, OF_PARAMETER))
 FLAG = plain(read_flag, either({"type": "boolean"}, OF_PARAMETER))
-DECIMAL = plain(_decimal, either({"type": "number"}, OF_PARAMETER))
+_number = _of_type((int, float), "a number")
+DECIMAL = plain(lambda value: float(_number(value)), either({"type": "number"}, OF_PARAMETER))
 POSITIVE = plain(read_positive, either({"type": "integer", "minimum": 1}, OF_PARAMETER))
 
 

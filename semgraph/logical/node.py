@@ -20,15 +20,8 @@ from typing import Any, ClassVar, Literal, Self, cast
 import pyarrow as pa
 
 from semgraph.errors import Fault, Position, among, faults_at
+from semgraph.expr import duckdb
 from semgraph.expr.canonical import canonical, is_unset
-from semgraph.expr.duckdb import (
-    check_columns,
-    check_over_rows,
-    expect_type,
-    stands_for,
-    type_of,
-    type_over_groups,
-)
 from semgraph.expr.scalar import Scalar, paths_for, short
 from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.formats import shortened
@@ -526,7 +519,7 @@ def check_condition(
     """Refuse a condition over rows, the argument `key`, that is no truth value."""
     if where is not None:
         with faults_at(key):
-            expect_type(where, schema, pa.bool_(), windows=windows)
+            duckdb.expect_type(where, schema, pa.bool_(), windows=windows)
 
 
 def free(name: str, taken: Iterable[str]) -> str:
@@ -554,8 +547,8 @@ def check_sort(order: tuple[Sort, ...], schema: pa.Schema, key: str = "order") -
     """Type every term of an order, the argument `key`."""
     for i, term in enumerate(order):
         with faults_at(key, i):
-            type_of(term.by, schema)
-            check_over_rows(term.by, schema, windows=False)
+            duckdb.type_of(term.by, schema)
+            duckdb.check_over_rows(term.by, schema, windows=False)
 
 
 def check_names(names: tuple[str, ...], schema: pa.Schema, key: str) -> None:
@@ -572,8 +565,8 @@ def check_using(using: Using, left: pa.Schema, right: pa.Schema) -> None:
         for path, schema in ((a, left), (b, right)):
             scalar = column_scalar(path)
             with faults_at("using", i):
-                check_columns(scalar, schema)
-                sides.append(type_of(scalar, schema))
+                duckdb.check_columns(scalar, schema)
+                sides.append(duckdb.type_of(scalar, schema))
         if sides[0] != sides[1]:
             msg = f'"{a}" is {type_of_arrow(sides[0])}, "{b}" is {type_of_arrow(sides[1])}'
             raise Fault(msg, "using", i, hint="cast one of them in a step before")
@@ -585,8 +578,8 @@ def typed(
     """The fields of columns that are computed from rows."""
 
     def kind(scalar: Scalar) -> pa.DataType:
-        result = type_of(scalar, schema)
-        check_over_rows(scalar, schema, windows=windows)
+        result = duckdb.type_of(scalar, schema)
+        duckdb.check_over_rows(scalar, schema, windows=windows)
         return result
 
     return _all_typed(columns, key, kind)
@@ -596,7 +589,9 @@ def typed_of_groups(
     columns: Columns, schema: pa.Schema, groups: Sequence[str] = ()
 ) -> list[pa.Field[Any]]:
     """The fields of columns `add` computed from groups, in which the SQL of `groups` is equal."""
-    return _all_typed(columns, "add", lambda scalar: type_over_groups(scalar, schema, groups))
+    return _all_typed(
+        columns, "add", lambda scalar: duckdb.type_over_groups(scalar, schema, groups)
+    )
 
 
 def _all_typed(
@@ -627,22 +622,22 @@ def check_standing_in(
                 raise Fault(what, **among(name, kinds, "its answers"))
             wanted, constant = kinds[name], groups is None or not value.columns
             own = (
-                type_of(value, schema)
+                duckdb.type_of(value, schema)
                 if groups is None
-                else type_over_groups(value, schema, groups)
+                else duckdb.type_over_groups(value, schema, groups)
             )
-            if own != wanted and not (constant and stands_for(value, schema, wanted)):
+            if own != wanted and not (constant and duckdb.stands_for(value, schema, wanted)):
                 types = f'{type_of_arrow(own)}, but the answer "{name}" is {type_of_arrow(wanted)}'
                 raise Fault(f'{key}: "{value.text}" is {types}')
             if groups is None:
-                check_over_rows(value, schema)
+                duckdb.check_over_rows(value, schema)
 
 
 def expect_type_of_groups(
     scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, groups: Sequence[str]
 ) -> None:
     """Refuse a scalar over groups of rows with a type other than `wanted`. Raises Fault."""
-    kind = type_over_groups(scalar, schema, groups)
+    kind = duckdb.type_over_groups(scalar, schema, groups)
     if kind != wanted:
         types = f"{type_of_arrow(kind)}, expected {type_of_arrow(wanted)}"
         raise Fault(f'"{short(scalar.text)}" is {types}')

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from semgraph.logical.node import Node
-from semgraph.optimizer import patterns
+from semgraph.optimizer.patterns import (
+    Alone,
+    PlanFacts,
+    Roots,
+    may_move,
+    rewrite_alone,
+    without_conjuncts,
+)
 
 
-def push_filters(roots: patterns.Roots, _facts: patterns.PlanFacts) -> patterns.Roots:
+def push_filters(roots: Roots, _facts: PlanFacts) -> Roots:
     """Move the conjuncts that a store read takes from the filter above it into the read.
 
     A read with other readers is unchanged. A search takes no conjuncts, because its `where` is
@@ -23,12 +30,11 @@ def push_filters(roots: patterns.Roots, _facts: patterns.PlanFacts) -> patterns.
     ('scan → filter', 'scan')
     """
 
-    def change(node: Node, alone: patterns.Alone) -> Node:
+    def change(node: Node, alone: Alone) -> Node:
         if node.keyword != "filter" or not alone(node.inputs[0]):
             return node
-        return patterns.without_conjuncts(
-            node,
-            lambda part, below: below.take_filter(part) if patterns.may_move(part, node) else None,
+        return without_conjuncts(
+            node, lambda part, below: below.take_filter(part) if may_move(part, node) else None
         )
 
-    return patterns.rewrite_alone(roots, change)
+    return rewrite_alone(roots, change)

@@ -27,24 +27,14 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Stop
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.relational.batch import (
-    INPUT_ROW,
-    PARTITION,
-    Batch,
-    conform,
-    dense,
-    pick,
-    rows_at,
-    runtime_schema,
-    values,
-)
+from semgraph.relational import batch
 from semgraph.relational.segments import column_of
 from semgraph.semantic import ask
 from semgraph.semantic.contract import RowEstimate, answer_schema
 from semgraph.semantic.groups import row_groups
 from semgraph.semantic.implementation import Implementation, estimated
 
-Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
+Through = Callable[[batch.Batch], Awaitable[tuple[batch.Batch, Sequence[int]]]]
 
 
 @dataclass
@@ -106,11 +96,11 @@ def chunks(
 async def in_chunks(
     node: SemMap | SemFilter,
     stop: Stop,
-    rows: Batch,
+    rows: batch.Batch,
     at_once: int,
     now: datetime | None,
     through: Through,
-) -> Batch:
+) -> batch.Batch:
     """Pass the rows of a relation through stacked operators, in chunks, until enough rows result;
     the result is in the order of the relation.
 
@@ -128,9 +118,11 @@ async def in_chunks(
         places += sorted(passed)
         chunk = sorted(pending.send(passed))
     order = np.argsort(places).tolist()
-    table = rows_at(pa.concat_tables([piece.table for piece in pieces]), order)
+    table = batch.rows_at(pa.concat_tables([piece.table for piece in pieces]), order)
     sources = [source for piece in pieces for source in piece.sources or ()]
-    return Batch.of_table(table).with_sources([sources[i] for i in order] if sources else None)
+    return batch.Batch.of_table(table).with_sources(
+        [sources[i] for i in order] if sources else None
+    )
 
 
 def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementation[Any]) -> int:
@@ -144,16 +136,17 @@ def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementat
 async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: ask.Asking) -> ask.Answered:
     """Add the answers to the rows as columns."""
     (table,) = inputs
-    rows = Batch.of_table(table)
+    rows = batch.Batch.of_table(table)
     selected = np.ones(table.num_rows, bool)
     if node.when is not None:
         selected = await _holds(node.when, node, rows, asking)
     if node.answer_schema:
         selected &= np.asarray(
-            [schema is not None for schema in values(pick(table, node.answer_schema))], bool
+            [schema is not None for schema in batch.values(batch.pick(table, node.answer_schema))],
+            bool,
         )
     asked = await _ask_rows(node, table, selected, asking, ~selected)
-    errors = values(asked.answers.column("error"))
+    errors = batch.values(asked.answers.column("error"))
     otherwise = dict(node.otherwise)
     columns = ask.answer_columns(node, asked.answers, asked.rows, table.num_rows)
     for f in node.answer_fields():
@@ -173,7 +166,7 @@ async def sem_filter(
 ) -> ask.Answered:
     """Keep the rows whose answer is yes, and those without `when` for which `otherwise` holds."""
     (table,) = inputs
-    rows, keep = Batch.of_table(table), np.zeros(table.num_rows, bool)
+    rows, keep = batch.Batch.of_table(table), np.zeros(table.num_rows, bool)
     selected = np.ones(table.num_rows, bool)
     if node.when is not None and node.otherwise is not None:
         selected = await _holds(node.when, node, rows, asking)
@@ -182,9 +175,9 @@ async def sem_filter(
     keep &= asked.reached
     keep[asked.rows] = [
         node.on_error == "null" if answer is None else answer
-        for answer in values(asked.answers.column("keep"))
+        for answer in batch.values(asked.answers.column("keep"))
     ]
-    failed = _failures(node, table, asked.rows, values(asked.answers.column("error")))
+    failed = _failures(node, table, asked.rows, batch.values(asked.answers.column("error")))
     columns = ask.answer_columns(node, asked.answers, asked.rows, table.num_rows)
     return _answered(node, table, asked, columns, keep, failed)
 
@@ -203,7 +196,7 @@ def _answered(
     if len(places) < table.num_rows:
         result = result.filter(pa.array(stays))
     return ask.Answered(
-        conform(result, runtime_schema(node)),
+        batch.conform(result, batch.runtime_schema(node)),
         failed,
         node.on_error == "null",
         ask.evidence(table, asked.rows, asked.texts, asked.answers),
@@ -215,7 +208,7 @@ def _answered(
 
 
 async def _holds(
-    scalar: Scalar, node: SemMap | SemFilter, rows: Batch, asking: ask.Asking
+    scalar: Scalar, node: SemMap | SemFilter, rows: batch.Batch, asking: ask.Asking
 ) -> ask.Flags:
     """For each row whether a condition is true."""
     column = await column_of(scalar, node.input, rows, asking.now, pa.bool_())
@@ -230,7 +223,7 @@ def _failures(
     """
     if not node.original_columns:
         return ask.failures(node, table, answered, errors)
-    names = (*node.original_columns, INPUT_ROW, PARTITION)
+    names = (*node.original_columns, batch.INPUT_ROW, batch.PARTITION)
     own = table.select([name for name in names if name in table.column_names])
     failed = ask.failures(node, own, answered, errors)
     first = {
@@ -262,16 +255,18 @@ async def _ask_rows(
     if node.stop is not None:
         return await _ask_until_enough(node, node.stop, table, selected, asking, stay_unasked)
     index = np.flatnonzero(selected).tolist()
-    left = table if len(index) == table.num_rows else rows_at(table, index)
+    left = table if len(index) == table.num_rows else batch.rows_at(table, index)
     keys = ask.question_keys(node, left, asking)
-    numbers, first = dense(keys)
+    numbers, first = batch.dense(keys)
     if asking.known is not None:
         whole = _concat(node, await _reusing_known(node, left, keys, asking, asking.known))
     elif len(first) == len(keys):
         whole = await _answers(node, left, asking)
     else:  # rows with equal keys share one question
         times = np.bincount(np.asarray(numbers)).tolist()
-        whole = rows_at(await _answers(node, rows_at(left, first), asking, times), numbers)
+        whole = batch.rows_at(
+            await _answers(node, batch.rows_at(left, first), asking, times), numbers
+        )
     return _RowAnswers(index, [key.text for key in keys], whole, np.ones(table.num_rows, bool))
 
 
@@ -298,7 +293,7 @@ async def _ask_until_enough(
     while chunk:
         reached[chunk] = True
         index = sorted(row for row in chunk if selected[row])
-        left = rows_at(table, index)
+        left = batch.rows_at(table, index)
         row_keys = ask.question_keys(node, left, asking)
         new = await _reusing_known(node, left, row_keys, asking, known)
         texts = [key.text for key in row_keys]
@@ -344,6 +339,6 @@ async def _reusing_known(
     if places:
         counts = Counter(keys)
         times = [counts[keys[place]] for place in places]
-        answers = await _answers(node, rows_at(left, places), asking, times)
+        answers = await _answers(node, batch.rows_at(left, places), asking, times)
         known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
     return [known[key] for key in keys]
