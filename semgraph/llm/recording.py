@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from semgraph.errors import ModelUnavailable, PlanError, Position, Problem, RowError
+from semgraph.folders import example_file
 from semgraph.formats import shortened
 from semgraph.llm.base import (
     LLM,
@@ -242,10 +243,11 @@ class Recorded(CountsTokens, Free):
         answer = answers.get(_key(request)) or answers.get(request.fingerprint)
         if answer is None:
             raise ModelUnavailable(self._miss(request))
-        name, call = self.recording.model, _call_id(request)
-        reply = replace(
-            answer.reply, origin="issued", call_id=call, model=name, attempts=0, dollars=0.0
-        )
+        # Equal requests of two partitions are two calls.
+        text = f"{request.fingerprint}\n{request.partition}"
+        call = (_sha256(text) if request.partition else request.fingerprint)[:32]
+        reply = replace(answer.reply, call_id=call, model=self.recording.model, attempts=0)
+        reply = replace(reply, origin="issued", dollars=0.0)
         if answer.error:
             kind, message = answer.error
             raise RowError(kind, message, spent=reply if reply.text else None)
@@ -295,12 +297,6 @@ def _read(recording: Path | str | Recording) -> Recording:
     return recording if isinstance(recording, Recording) else Recording.read(Path(recording))
 
 
-def _call_id(request: Request) -> str:
-    """The id of a replayed call. Equal requests of two partitions are two calls."""
-    text = f"{request.fingerprint}\n{request.partition}"
-    return (_sha256(text) if request.partition else request.fingerprint)[:32]
-
-
 class RecordedEmbedder(CountsTokens, Free):
     """Replays recorded vectors. Like recorded answers, they are counted and cost nothing."""
 
@@ -343,6 +339,12 @@ def bare_name(name: str) -> str:
     return name.partition(":")[2].partition("@")[0].partition("?")[0]
 
 
+def recording_file(name: str, folder: Path) -> Path:
+    """The file of `recorded:NAME`: in the folder, else among the examples, `examples/first_graph.jsonl`."""
+    own = folder / name
+    return own if own.exists() else example_file(name, "recordings") or own
+
+
 class Recorder:
     """Records a run. Wrap outermost, so that answers of the journal are recorded too.
 
@@ -366,6 +368,14 @@ class Recorder:
         """The same embedder, recorded."""
         self.recording.embedder = inner.name
         return RecordingEmbedder(inner, self.recording)
+
+    def models(self, scoped: Callable[[str], LLM]) -> Callable[[str], LLM]:
+        """The same models of each scope, recorded."""
+        return lambda scope: self.llm(scoped(scope))
+
+    def embedders(self, scoped: Callable[[str], Embedder]) -> Callable[[str], Embedder]:
+        """The same embedders of each scope, recorded."""
+        return lambda scope: self.embedder(scoped(scope))
 
     def clock(self, now: Callable[[str], datetime]) -> Callable[[str], datetime]:
         """The same clock, recorded."""

@@ -173,17 +173,17 @@ class RowSearch:
         """The score of each pair, and the greatest that is no hit."""
         if not self.node.methods:
             return [1.0] * len(pairs), 0.0
-        by, sought = self.node.methods[method], self.search.values[method]
+        by, wanted = self.node.methods[method], self.search.values[method]
         assert self.within is not None
         if by.via == "nearest":
-            return await _cosines(sought, await self._vectors(method), pairs), by.above
-        own = values(sought)
+            return await _cosines(wanted, await self._vectors(method), pairs), by.above
+        sought = values(wanted)
         if by.via == "equal":
             column = self.within.column(by.prop)
-            return [float(own[q] is not None and own[q] == column[n]) for q, n in pairs], 0.0
+            return [float(sought[q] is not None and sought[q] == column[n]) for q, n in pairs], 0.0
         columns = list(map(self.within.column, step_texts(self.spec, method)))
         texts = joined_texts(columns, self.within.num_rows)
-        return [overlap(own[q] or "", texts[n]) for q, n in pairs], 0.0
+        return [overlap(sought[q] or "", texts[n]) for q, n in pairs], 0.0
 
     # -- the best of them
 

@@ -10,7 +10,7 @@ import pytest
 
 from semgraph.errors import Fault, each
 from semgraph.frontend.graph_files import graph_of
-from semgraph.render.picture import Picture, borrow_names, lines, pictures
+from semgraph.render.picture import Picture, complete, lines, pictures
 
 GRAPH = graph_of(
     {
@@ -119,7 +119,7 @@ def test_columns_fall_away_from_the_right_and_the_last_line_says_so() -> None:
     )
     narrow = drawn(PEOPLE[:3], TIES[:2], 50, {"n1": 1, "n2": 2}).splitlines()
     assert narrow[-1] == "  … 2 more columns in a wider terminal: holds, from"
-    assert narrow[4] == '                  "Alice leads Project Phoenix, a…'
+    assert narrow[4] == '                  "Alice leads Project Phoenix, …"'
     assert max(map(len, narrow[:-1])) <= 50
 
 
@@ -134,7 +134,7 @@ def test_wide_letters_take_two_places() -> None:
 def test_a_partition_has_a_picture_of_its_own() -> None:
     picture = drawn([person("a", "Ann", "one"), person("b", "Bo", "two")], [])
     assert picture.splitlines() == [
-        'group "one", this run: 1 node, 0 edges', "  without an edge: Ann", 'group "two", this run: 1 node, 0 edges', "  without an edge: Bo",
+        'group "one", this run: 1 node', "  Ann", 'group "two", this run: 1 node', "  Bo",
     ]  # fmt: skip
 
 
@@ -150,10 +150,7 @@ def test_an_end_that_no_table_names_is_shown_by_its_key() -> None:
 
 
 def test_a_name_cannot_move_the_cursor_or_break_the_line() -> None:
-    assert (
-        drawn([person("a", "Ann\x1b[2J\nBo")], []).splitlines()[1]
-        == "  without an edge: Ann\\x1b[2J Bo"
-    )
+    assert drawn([person("a", "Ann\x1b[2J\nBo")], []).splitlines()[1] == "  Ann\\x1b[2J Bo"
 
 
 def test_of_many_edges_forty_are_drawn() -> None:
@@ -165,7 +162,7 @@ def test_tables_that_hold_nothing_of_the_graph_draw_nothing() -> None:
     assert pictures(unlabelled({"counts": pa.table({"n": [1]})}), GRAPH) == []
 
 
-def test_a_graph_without_types_of_edges_is_not_said_to_lack_them() -> None:
+def test_nodes_alone_are_listed() -> None:
     alone = graph_of(
         {"nodes": {"Person": {"properties": {"name": "string"}}}, "draw": {"node": "name"}}
     )
@@ -174,10 +171,6 @@ def test_a_graph_without_types_of_edges_is_not_said_to_lack_them() -> None:
         'group "demo", this run: 2 nodes',
         "  Alice Chen, TechCorp",
     ]
-    (with_types,) = pictures(unlabelled({"people": pa.Table.from_pylist(PEOPLE[:2])}), GRAPH)
-    assert list(lines(with_types, GRAPH, 80)) == [
-        'group "demo", this run: 2 nodes, 0 edges', "  without an edge: Alice Chen, TechCorp",
-    ]  # fmt: skip
 
 
 LABELLED = graph_of(
@@ -220,16 +213,21 @@ def test_an_edge_without_a_text_is_drawn_between_nodes_of_the_picture_and_counte
     ends = (("Note", {"uuid": "n", "text": "Ann."}), ("Person", {"uuid": "a", "name": "Ann"}))
     both = labelled(("NAMES", names), *ends)
     assert both.edges["e"].name == "NAMES"
-    assert both.counts == "2 nodes, 1 edge"
+    assert both.counts() == "1 Note, 1 Person, 1 NAMES"
     one = labelled(("NAMES", names), ends[0])
-    assert (one.counts, list(one.loose)) == ("1 node, 0 edges", ["e"])
+    assert (one.counts(), list(one.loose)) == ("1 Note, 1 NAMES", ["e"])
+    assert list(lines(one, LABELLED, 80)) == [
+        'group "g", this run: 1 Note',
+        "  Ann.",
+        "  not drawn: 1 NAMES",
+    ]
 
 
 def test_a_changed_edge_of_an_earlier_run_is_no_node() -> None:
     picture = labelled(
         ("Person", {"uuid": "a", "name": "Ann"}), ("KNOWS", {"uuid": "k", "how": "well"})
     )
-    assert picture.counts == "1 node, 0 edges"
+    assert picture.counts() == "1 Person, 1 KNOWS"
     assert list(picture.loose) == ["k"]
 
 
@@ -258,9 +256,9 @@ def test_a_stored_node_of_which_no_name_was_written_has_the_name_that_the_run_re
     found = pictures(written, GRAPH)
     assert found[0].name("123456789") == "12345678"
     other = pa.Table.from_pylist([person("123456789", "Bob", "other")])
-    borrow_names(found, [("", other)], GRAPH)
+    complete(found, [("", other)], GRAPH)
     assert found[0].name("123456789") == "12345678"
-    borrow_names(found, [("", pa.Table.from_pylist([person("123456789", "Ada")]))], GRAPH)
+    complete(found, [("", pa.Table.from_pylist([person("123456789", "Ada")]))], GRAPH)
     assert found[0].name("123456789") == "Ada"
 
 
@@ -297,3 +295,17 @@ def test_a_graph_as_a_whole_is_no_background() -> None:
             {"nodes": {"Note": {"properties": {"text": "string"}}}, "draw": {"background": True}}
         )
     assert 'draw has no "background"' in str(next(iter(each(raised.value))))
+
+
+def test_a_fact_that_a_run_ends_is_drawn_with_its_end() -> None:
+    end = pa.Table.from_pylist([{"uuid": "1", "group_id": "demo", "until": DAY}])
+    new = pa.Table.from_pylist([tie("1", "a", "t", "WORKS_AT", "Alice works.", since=DAY)])
+    same_run = pictures([("KNOWS", new.drop_columns(["until", "notes"])), ("KNOWS", end)], GRAPH)
+    assert same_run[0].edges["1"].holds == "2025-01-15 → 2025-01-15"
+    stored = pictures([("KNOWS", end)], GRAPH)
+    whole = tie("1", "a", "0123abcd-4567", "WORKS_AT", "Alice works.", since=DAY, until=DAY)
+    returned = [pa.Table.from_pylist([person("a", "Alice")]), pa.Table.from_pylist([whole])]
+    complete(stored, [("", table) for table in returned], GRAPH)
+    assert [*lines(stored[0], GRAPH, 100)][
+        1
+    ] == "  Alice ─ WORKS_AT ─▶ 0123abcd   2025-01-15 → 2025-01-15"
