@@ -234,6 +234,7 @@ _SIZED = {
         ),
     ),
 }
+_GUARDED = re.compile(rf"\bsemgraph_({'|'.join(_SIZED)})\b")
 _SIZED_CALL = re.compile(rf"\b(?i:{'|'.join(_SIZED)})(?=\s*\()")
 _CHANGED = re.compile(
     rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b|\b(?i:error)(?=\s*\()|{_SIZED_CALL.pattern}"""
@@ -561,7 +562,7 @@ def refused(scalar: Scalar, error: str) -> Fault:
         return Fault(what, hint=hint)
     lines = [line for line in error.splitlines() if line.strip()]
     message = own_functions.plain_names(lines[0].split(": ", 1)[-1]) if lines else "does not bind"
-    message = message.replace(_RAISED, "").replace("semgraph_", "")
+    message = _GUARDED.sub(r"\1", message.replace(_RAISED, ""))
     own = (
         next(own_functions.own_calls(scalar.sql), None)
         if "No function matches" in message
