@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -24,12 +25,13 @@ from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import result_table
+from semgraph.explain.estimates import how_long
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Draw
 from semgraph.scores import GraphScore, Score, ScoredGraph, score_graph, tally
-from semgraph.stores.base import Store
+from semgraph.stores.base import ScanQuery, Store
 
 _CHANGES = 200  # rows of a difference that a record keeps
 
@@ -68,7 +70,12 @@ class PlanArms:
         judge, labels = bench.request.judge, self.labels
         of = f"the answers to {len(labels.queries)} queries" if labels else ""
         judging = [f"  after each trial plan {judge.name} judges {of}"] if judge else []
-        return [*plans_preview(expected, bench.opened.budget), *judging]
+        models = ((f, bench.arms[n].opened.llm) for n, f in expected.items())
+        calls = chain.from_iterable(f.calls_by_model(llm) for f, llm in models)
+        seen = expected[self.reference].estimator.seen
+        trials = ((model, each.times(bench.request.trials)) for model, each in calls)
+        lines = [*plans_preview(expected, bench.opened.budget), f"  {how_long(trials, seen)}"]
+        return [*filter(str.strip, lines), *judging]
 
     async def ready(self, _ledger: Ledger) -> None:
         """Do nothing: each trial computes its vectors."""
@@ -187,7 +194,7 @@ async def written_rows(store: Store, plan: LogicalPlan) -> dict[str, pa.Table]:
     names = dict.fromkeys(sink.label.name for sink in plan.writes)
     names |= {end: None for n in names for end in (labels[n].source, labels[n].target) if end}
     wanted = {n: [p for p in labels[n].columns if p not in labels[n].derived] for n in names}
-    return {name: await store.scan(name, columns, None, ()) for name, columns in wanted.items()}
+    return {name: await store.scan(ScanQuery(name, columns)) for name, columns in wanted.items()}
 
 
 def difference(variant: str, reference: str, diff: Diff) -> GraphDifference:

@@ -23,6 +23,7 @@ from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows
 from semgraph.semantic.implementation import Implementation, watched
 
 _SAMPLE = 200  # items for which prompts are counted
+_GAP = "   "
 Batches = Mapping[str, PlannedRequests]
 
 
@@ -126,7 +127,8 @@ class StepEstimates:
         low = sum(math.ceil(c.calls if c.least is None else min(c.least, c.calls)) for c in costs)
         least = low if low < calls else None
         if any(c.tokens_in is None for c in costs):
-            return Estimate(name, calls, least=least)
+            free = bound(self.llm, self.node.prompt.first.role).dollars(Usage(1, 0, 1)) == 0
+            return Estimate(name, calls, dollars=0.0 if free else None, least=least)
         sent = math.ceil(sum(c.tokens_in or 0 for c in costs))
         likely = sum(c.tokens_out or 0 for c in costs)
         each = self.seen.tokens_out if self.seen is not None and self.seen.tokens_out else 1.0
@@ -267,11 +269,14 @@ def variants_preview(
     """
     wide = max(len(e.variant) for e in estimates)
     notes = ("   reference" if e.variant == reference else "" for e in estimates)
-    each = zip(estimates, notes, strict=True)
+    costs = [expected(estimate).split(_GAP) for estimate in estimates]
+    wides = [max(map(len, column)) for column in zip(*costs, strict=True)]
+    aligned = (_GAP.join(map(str.rjust, cost, wides)) for cost in costs)
+    each = zip(estimates, aligned, notes, strict=True)
     return [
         f"{what}, one trial of each ({bench.record.model}), estimated",
         *([f"  the rows took {plural(before, 'call')}"] if before else []),
-        *(f"  {e.variant:<{wide}}  {expected(e)}{note}" for e, note in each),
+        *(f"  {e.variant:<{wide}}  {cost}{note}" for e, cost, note in each),
         f"  {in_all(estimates, bench.request.trials, bench.opened.budget)}",
         "  answers in the journal cost nothing; invalid answers are requested again",
     ]
@@ -294,7 +299,7 @@ def expected(estimate: Estimate) -> str:
     calls = _number(e.calls, about) if e.least is None else f"{e.least:,.0f}–{_number(e.calls)}"
     word = "call " if calls == "1" else "calls"
     tokens = f"{_number(e.tokens_in, '≈ ')} tokens in, {_number(e.tokens_out, '≈ ')} out"
-    return f"{calls} {word}   {tokens}   {_dollars(e.dollars)}"
+    return _GAP.join([f"{calls} {word}", tokens, _dollars(e.dollars)])
 
 
 def _number(value: float | None, sign: str = "") -> str:

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
-from semgraph.execution.observations import ObservationFile, Seen, key_of
-from semgraph.llm.base import Usage
+from semgraph.execution.observations import ObservationFile, Seen, key_of, pace_key
+from semgraph.formats import about, plural
+from semgraph.llm.base import LLM, Usage
+from semgraph.llm.stack import bound
 from semgraph.llm.tokens import OF_BATCH, likely_tokens
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
@@ -139,7 +141,7 @@ class Amount(NamedTuple):
         """The amount as tables print it: `≈ 12`, `≤ 40`, `?`."""
         if not self.known or (self.kind == "least" and not self.value):
             return "?"
-        return f"{_SIGNS[self.kind]}{unit}{self.value:,.{decimals}f}"
+        return f"{_SIGNS[self.kind]}{unit}{self.value:,.{decimals if self.value else 0}f}"
 
     def as_data(self) -> dict[str, object]:
         """The amount for JSON."""
@@ -503,6 +505,13 @@ class Forecast:
         """The calls of each step that calls the model."""
         return {step: _summed(own)["calls"] for step, own in self._calls.items()}
 
+    def calls_by_model(self, llm: LLM) -> Iterator[tuple[LLM, Amount]]:
+        """The calls of each operator, with the model that answers it."""
+        for node in walk(*self.estimator.plan.roots):
+            if isinstance(node, Semantic):
+                model = bound(llm, node.prompt.first.role)
+                yield model, self.estimator.call_estimate(node).calls
+
     def calls_between(self) -> tuple[float, float] | None:
         """The 95 % range of the calls, assuming rows like those of earlier runs. None without an
         estimate of all calls, or without uncertainty.
@@ -527,6 +536,30 @@ class Forecast:
 
 def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:
     return {name: total(getattr(each, name) for each in estimates) for name in CallEstimate._fields}
+
+
+_LONG = 60.0  # seconds
+
+
+def how_long(calls: Iterable[tuple[LLM, Amount]], seen: Mapping[str, Seen], rows: int = 0) -> str:
+    """A line on the time of the calls of models, by row if `rows` are given, else by call; "" if the
+    time is short or unknown. It comes from `seen` calls of the models, else it is as measured. Models
+    with concurrent calls take at least that; bounds count as calls, for those that are unknown.
+    """
+    parts, names, number = list[Amount](), dict[str, None](), 0.0
+    for model, amount in calls:
+        known, limits = seen.get(pace_key(model.name), Seen()), model.limits
+        each = known.seconds / known.issued if known.issued else limits.seconds
+        kind: Kind = "seen" if limits.in_flight == 1 else "least"
+        parts.append(amount.times(each / limits.in_flight, kind) if each else Amount())
+        names["the local model" if limits.seconds else model.name] = None
+        number += amount.value
+    seconds, sign = sum(part.value for part in parts), _SIGNS.get(total(parts).kind, "")
+    if seconds < _LONG:
+        return ""
+    of = plural(rows, "row") if rows else plural(round(number), "call")
+    by = " and ".join(names)
+    return f"{of} × {sign}{about(seconds / (rows or number))} by {by} {sign}{about(seconds)}"
 
 
 @lru_cache(maxsize=16)

@@ -69,6 +69,7 @@ class Outline:
         models: The names of the models by role; they are printed if several answer.
         expand: Steps that are opened: the steps of the plans that they call are lines too.
         full: Whether all steps are opened.
+        free: Whether all models cost nothing.
     """
 
     plan: PhysicalPlan
@@ -78,6 +79,7 @@ class Outline:
     models: Mapping[str, str] = field(default_factory=dict)
     expand: Collection[str] = ()
     full: bool = False
+    free: bool = False
 
     @cached_property
     def steps(self) -> Steps:
@@ -213,7 +215,7 @@ class Outline:
             *_of_schema(self.plan),
             *_large(self.steps),
             *(["models: " + models_by_role(self.models)] if len({*self.models.values()}) > 1 else ()),
-            *_estimated(self.forecast),
+            *_estimated(self.forecast, free=self.free),
             *_was(self.actual),
             *([f"! {note}"] if note else []),
             *(["rewrites: " + ", ".join(rules)] if rules else []),
@@ -226,16 +228,14 @@ class Outline:
         titles = [column.title for column in self._columns(every=True)]
         outline = {"heads": ["step", "does", *titles[1:-1]], "lines": self.lines, "widths": _PLACES}
         outline["numbers"] = _NUMBERS
-        result.html = rendered(
-            "notebook.html.j2", first=head, outline=outline, lines=[*about, *more]
-        )
+        below = [*about, *more]
+        result.html = rendered("notebook.html.j2", first=head, outline=outline, lines=below)
         return result
 
 
 def _opening(step: str) -> str:
-    return command(
-        f"--expand {step}; everything: --full", f'expand=["{step}"]; everything: full=True'
-    )
+    python = f'expand=["{step}"]; everything: full=True'
+    return command(f"--expand {step}; everything: --full", python)
 
 
 def _clauses(text: str, width: int) -> str:
@@ -253,12 +253,8 @@ def _expected(estimate: Mapping[str, Amount]) -> dict[str, str]:
     if calls.value or not calls.known:
         said = answered.text()
         tokens = f"{sent.text()}+{said[2:] if said[:2] == sent.text()[:2] else said}"
-        texts |= {"tokens": tokens if sent.known else "?", "$": _money(estimate["dollars"])}
+        texts |= {"tokens": tokens if sent.known else "?", "$": estimate["dollars"].text(4)}
     return texts
-
-
-def _money(amount: Amount) -> str:
-    return amount.text(4 if amount.value else 0)
 
 
 def _counted(did: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -272,7 +268,7 @@ def _counted(did: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     if calls := sum(map(_calls_of, asked)):
         sent, answered = (sum(step[name] for step in asked) for name in ("tokens_in", "tokens_out"))
         paid = [step["dollars"] for step in asked]
-        money = "—" if None in paid else _money(Amount(sum(paid), "exact"))
+        money = "—" if None in paid else Amount(sum(paid), "exact").text(4)
         texts |= {"calls": f"{calls:,}", "tokens": f"{sent:,}+{answered:,}", "$": money}
     return texts
 
@@ -323,7 +319,7 @@ def _head(plan: PhysicalPlan, width: int, batched: Collection[Node]) -> list[str
         logical.name,
         _steps(plan),
         f"{sum(isinstance(node, Semantic) for node in plan.nodes)} semantic",
-        f"{rounds} searches",
+        plural(rounds, "search", "searches"),
     ]
     windowing = logical.windows
     if windowing is not None:
@@ -350,7 +346,7 @@ def _left_out(columns: Sequence[Column]) -> list[str]:
     return [f"not shown, for lack of space: {names} ({json} has them all)"] if names else []
 
 
-def _estimated(forecast: Forecast | None) -> list[str]:
+def _estimated(forecast: Forecast | None, *, free: bool) -> list[str]:
     """The estimated costs of all steps, and the number of steps with an unbounded number of calls."""
     sums = forecast.total() if forecast is not None else {}
     if forecast is None or (sums["calls"].kind == "exact" and not sums["calls"].value):
@@ -358,6 +354,7 @@ def _estimated(forecast: Forecast | None) -> list[str]:
     sent, answered = sums["tokens_in"].text(), sums["tokens_out"].text()
     tokens = "tokens ?" if sent == "?" else f"{sent} + {answered} tokens"
     money = sums["dollars"].text(4, "$") if sums["dollars"].text() != "?" else "$ ?"
+    money = "free" if free else money
     unknown = sum(not amount.known for amount in forecast.calls().values())
     steps, measure = plural(unknown, "step"), option("sample", _ROWS)
     note = f"not estimated: {steps}, whose rows are not known before a run; {measure} measures them"

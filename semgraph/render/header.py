@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semgraph.errors import PlanError
+from semgraph.folders import plans_folder
 from semgraph.formats import plural, size
 from semgraph.frontend.document import find_plan, read_file
 from semgraph.frontend.row_files import LoadedInput
@@ -51,11 +53,8 @@ def header(
     """
     rows, means = list(_inputs(plan, inputs, requested)), list(_means(plan, settings, requested))
     if every:
-        for word, text, origin in (
-            HeaderFact("plan", f"{plan.name} ({_where(typed)})"),
-            *rows,
-            *means,
-        ):
+        first = HeaderFact("plan", f"{plan.name} ({_where(typed)})")
+        for word, text, origin in (first, *rows, *means):
             yield f"{word:<6} {text}" + (f"   ({origin})" if origin else "")
         return
     yield " · ".join((plan.name, *(each.text for each in rows)))
@@ -167,6 +166,17 @@ def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[
     return dict(islice(sentences.items(), _NEXT))
 
 
+def graph_words(plan: LogicalPlan) -> str:
+    """The option that names the graph of a plan of a file, unless it is the default."""
+    file = (Path(plan.file).parent / str(plan.document.get("graph"))).resolve()
+    own, shipped = Path("plans", "graph.yaml"), plans_folder()
+    if file == (own if own.exists() else shipped / "graph.yaml").resolve():
+        return ""
+    if file.is_relative_to(shipped.resolve()):
+        return f" --graph {file.relative_to(shipped.resolve()).with_suffix('').as_posix()}"
+    return f" --graph {quote(str(file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file))}"
+
+
 def _sentence(doc: str) -> str:
     """The first sentence of a text, on one line."""
     return " ".join(re.split(r"[.:;](?:\s|$)", doc.strip(), maxsplit=1)[0].split())
@@ -188,9 +198,7 @@ def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
     from semgraph.llm.catalogue import on_disk
 
     needs = plan.needs
-    specs = [settings.model(role) for role in needs.roles] + (
-        [settings.embedder] if needs.embeds else []
-    )
+    specs = list(map(settings.model, needs.roles)) + [settings.embedder] * needs.embeds
     files = (PROVIDERS[spec.provider].files(spec) for spec in specs)
     models = {model.name: model for model in files if model is not None}
     return [model for model in models.values() if not on_disk(model, settings.environment)]

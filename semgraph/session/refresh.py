@@ -39,8 +39,8 @@ from semgraph.meter import Meter
 from semgraph.options import RefreshOptions
 from semgraph.session.committed import (
     Committed,
+    CommittedRows,
     InputChanges,
-    StoredRows,
     WindowLayout,
     as_committed,
     with_kept,
@@ -60,10 +60,10 @@ from semgraph.stores.base import (
     CommittedWindow,
     History,
     NewContent,
+    ScanQuery,
     Store,
     WriteBatch,
     Written,
-    open_for_reading,
 )
 from semgraph.stores.prepare import scan_schema
 from semgraph.stores.writes import WrittenRow, kept_values, row_fingerprint, written
@@ -281,12 +281,12 @@ class _Refreshing:
         graph = self.plan.graph
         if not self.resources.may_hold_rows:
             empty = {
-                name: scan_schema(graph, name, [*label.columns], {}).empty_table()
+                name: scan_schema(graph, ScanQuery(name, [*label.columns]), {}).empty_table()
                 for name, label in graph.labels.items()
             }
             return {name: History() for name in partitions}, GraphRows(graph, empty), empty
         length = None if self.options.dry_run else await self._length()
-        await open_for_reading(self.store, graph, length)
+        await self.store.attach(graph, length)
         history = await self.store.history(self.plan.name, partitions)
         tables, _ = await rows_of(self.store, graph, partitions)
         return history, GraphRows(graph, tables), tables
@@ -337,7 +337,7 @@ class _Refreshing:
             for (label, key), values in stored.values.items()
             if sink is not None and label == sink.node
         }
-        reader = StoredRows(sink, self.windowing, schema, nodes)
+        reader = CommittedRows(sink, self.windowing, schema, nodes)
         missing = changes.kept - committed.rows.keys()
         kept = [(row, own.content) for row, own in committed.rows.items() if row in changes.kept]
         return reader.table([*kept, *((row, "") for row in sorted(missing))])

@@ -25,6 +25,7 @@ OVERFETCH = 4  # the ratio of the full-text hits that `overlap` ranks to those t
 # The names of hits and variables in a conjunct: of a hit, or of a hit and its ends. None: any
 # variable of a pattern. "": names without an alias are properties.
 Alias = str | tuple[str, ...] | None
+RowIds = Mapping[str, Sequence[str]]  # of input rows, by partition
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,20 @@ class MatchQuery:
     properties: Mapping[str, tuple[str, ...]]
     where: tuple[Scalar, ...] = ()
     partition: str | None = "group_id"
+
+
+@dataclass(frozen=True)
+class ScanQuery:
+    """The rows of a label: key, partition, ends of an edge, and some properties, sorted by key.
+    `partitions` are those to read (None: all); `where` names properties without an alias; `limit` is
+    over all partitions.
+    """
+
+    label: str
+    properties: Sequence[str] = ()
+    partitions: Sequence[str] | None = None
+    where: Sequence[Scalar] = ()
+    limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -238,23 +253,20 @@ class NewContent:
         return cls(batch, "", {each.partition: (each.before, each.head) for each in own}, own)
 
 
-def in_pieces(
-    rows: Mapping[str, Sequence[str]], size: int = 10_000
-) -> Iterator[dict[str, Sequence[str]]]:
+def in_pieces(rows: RowIds, size: int = 10_000) -> Iterator[dict[str, Sequence[str]]]:
     """Ids of input rows in pieces whose markers take some megabytes; each partition is in one, even
     without ids.
     """
     piece: dict[str, Sequence[str]] = {}
-    count = 0
+    left = size
     for partition, own in rows.items():
-        start = 0
-        while start == 0 or start < len(own):
-            piece[partition] = own[start : start + size - count]
-            count += len(piece[partition])
-            start += max(len(piece[partition]), 1)
-            if count == size:
+        rest: Sequence[str] | None = own
+        while rest is not None:
+            piece[partition], rest = rest[:left], rest[left:] or None
+            left -= len(piece[partition])
+            if not left:
                 yield piece
-                piece, count = {}, 0
+                piece, left = {}, size
     if piece:
         yield piece
 
@@ -323,18 +335,8 @@ class StoreReads(Protocol):
         of the variables; variable-length paths first by length.
         """
 
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        """The rows of a label: key, partition, ends of an edge, and some properties, sorted by key.
-        `partitions` are those to read (None: all); `where` names properties without an alias;
-        `limit` is over all partitions.
-        """
+    async def scan(self, query: ScanQuery) -> pa.Table:
+        """The rows of a label."""
 
 
 @runtime_checkable
@@ -389,9 +391,7 @@ class Store(StoreReads, Protocol):
         and the number of rows that lack vectors; for the user. Raises StoreUnavailable.
         """
 
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
+    async def states(self, plan: str, rows: RowIds) -> Mapping[str, PartitionState]:
         """The heads of some partitions, and the valid commit markers of some of their input rows,
         which may repeat and may be unknown; no others are read. Each requested partition has a
         state.
@@ -426,11 +426,6 @@ class Store(StoreReads, Protocol):
 
     async def aclose(self) -> None:
         """Close connections. Safe to call twice."""
-
-
-async def open_for_reading(store: Store, graph: Graph, dimensions: int | None = None) -> None:
-    """Open a store for a graph without creating anything. Raises as `Store.attach`."""
-    await store.attach(graph, dimensions)
 
 
 def derived_report(label: Label, derived: Derived, count: int) -> list[str]:

@@ -30,6 +30,7 @@ from semgraph.stores.base import (
     EdgeWrite,
     MatchQuery,
     NodeWrite,
+    ScanQuery,
     SearchQuery,
     Write,
     WriteBatch,
@@ -112,9 +113,10 @@ class Refusals:
         return None
 
 
-def _faulty(
-    write: Merging, prepare: Callable[[Merging], object], start: int = 0
-) -> Iterator[tuple[int, DataError]]:
+Prepare = Callable[[Merging], object]
+
+
+def _faulty(write: Merging, prepare: Prepare, start: int = 0) -> Iterator[tuple[int, DataError]]:
     """The positions of rows that are refused by themselves, found by bisection."""
     try:
         prepare(write)
@@ -123,14 +125,11 @@ def _faulty(
         if count == 1:
             yield start, error
         for first, last in ((0, count // 2), (count // 2, count)) if count > 1 else ():
-            yield from _faulty(
-                replace(write, rows=write.rows.slice(first, last - first)), prepare, start + first
-            )
+            half = replace(write, rows=write.rows.slice(first, last - first))
+            yield from _faulty(half, prepare, start + first)
 
 
-def _conflicting(
-    write: Merging, prepare: Callable[[Merging], object]
-) -> Iterator[tuple[int, DataError]]:
+def _conflicting(write: Merging, prepare: Prepare) -> Iterator[tuple[int, DataError]]:
     """The positions of rows that conflict with their predecessors, found by bisection."""
     places = list(range(write.rows.num_rows))
 
@@ -154,9 +153,8 @@ def _conflicting(
 
 def taken(row: str) -> DataError:
     """The error for a key (`Person p1`) that another partition has, which is not named."""
-    hint = (
-        "a key is one for all partitions: compute it from the partition too, by id(PARTITION, ...)"
-    )
+    one = "a key is one for all partitions"
+    hint = f"{one}: compute it from the partition too, by id(PARTITION, ...)"
     return DataError(f"the key of {row} is taken", hint=hint)
 
 
@@ -164,27 +162,23 @@ def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
     """The error for a new edge (`KNOWS e1`) without an end in its partition. It is the same if
     another partition has the node, so it reveals nothing about others.
     """
+    hint = "leave such rows out in a step before"
     if key is None:
-        return DataError(
-            f"{edge} has no {end}: its key is NULL", hint="leave such rows out in a step before"
-        )
-    hint = f"merge the {label} in the same plan (nodes are written before edges), or leave such rows out in a step before"
+        return DataError(f"{edge} has no {end}: its key is NULL", hint=hint)
+    hint = f"merge the {label} in the same plan (nodes are written before edges), or {hint}"
     return DataError(f'{edge} has the {end} "{key}", which is no {label} of its group', hint=hint)
 
 
 def other_end(edge: str, end: str, stored: str, new: str) -> DataError:
     """The error for an edge that is stored with other ends."""
-    return DataError(
-        f'{edge} has the {end} "{stored}" and was to get "{new}": an edge keeps its ends',
-        hint=KEEPS_ENDS,
-    )
+    what = f'{edge} has the {end} "{stored}" and was to get "{new}": an edge keeps its ends'
+    return DataError(what, hint=KEEPS_ENDS)
 
 
 def still_has_edges(node: str, edges: str) -> DataError:
     """The error for a node that cannot be deleted."""
-    return DataError(
-        f"{node} cannot be deleted: {edges}", hint="delete its edges before, or say detach: true"
-    )
+    hint = "delete its edges before, or say detach: true"
+    return DataError(f"{node} cannot be deleted: {edges}", hint=hint)
 
 
 # The default embedders by the length of their vectors.
@@ -211,8 +205,8 @@ def check_partition(store: str, graph: Graph, label: str, partition: str, key: s
     """
     if (partition, key) != (graph.partition, graph.key):
         own, other = (
-            f"partition: {each[0]}, key: {each[1]}"
-            for each in ((partition, key), (graph.partition, graph.key))
+            f"partition: {partition}, key: {key}",
+            f"partition: {graph.partition}, key: {graph.key}",
         )
         what = f'{store}  stores {label} with {own}, and the graph "{graph.name}" has {other}'
         hint = "Nothing was read or written. Change the graph file, or name another store: --store"
@@ -257,11 +251,9 @@ def returned(
     first = [graph.key, *([graph.partition] if partition else [])]
     declared = {*label.columns, *label.vectors.values()}
     names = dict.fromkeys([*first, *label.ends, *properties])
-    for name in names:
-        if name not in declared:
-            raise EngineError(
-                f'a store was asked for "{name}" of {label.name}, which graph "{graph.name}" does not declare'
-            )
+    for name in names.keys() - declared:
+        what = f'a store was asked for "{name}" of {label.name}'
+        raise EngineError(f'{what}, which graph "{graph.name}" does not declare')
     return names
 
 
@@ -300,22 +292,21 @@ def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> p
     ranking = {"_q": pa.int64(), "via": pa.string(), "method": pa.int32(), "rank": pa.int64()}
     ranked = [pa.field(name, kind) for name, kind in (ranking | {"score": pa.float64()}).items()]
     names = returned(graph, graph.label(query.label), query.properties)
-    ends = [
-        pa.field(end_column(end), pa.struct(_fields(node, listed, dimensions)))
-        for end, (node, listed) in end_nodes(graph, query).items()
-    ]
-    return pa.schema([*ranked, *_fields(graph.label(query.label), names, dimensions), *ends])
+    fields = [*ranked, *_fields(graph.label(query.label), names, dimensions)]
+    for end, (node, listed) in end_nodes(graph, query).items():
+        fields.append(pa.field(end_column(end), pa.struct(_fields(node, listed, dimensions))))
+    return pa.schema(fields)
 
 
 def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of the result of a match: structs; for a variable-length path a list of them."""
     fields: list[Any] = [("_q", pa.int64())]
-    for element, label in elements_of(graph, query.pattern):
-        if label is None and element.var:
-            fields.append(pa.field(element.var, pa.list_(step_type(graph))))
-        elif label is not None and element.var:
+    for element, label in (pair for pair in elements_of(graph, query.pattern) if pair[0].var):
+        kind: pa.DataType = pa.list_(step_type(graph))
+        if label is not None:
             names = returned(graph, label, query.properties.get(element.var, ()))
-            fields.append(pa.field(element.var, pa.struct(_fields(label, names, dimensions))))
+            kind = pa.struct(_fields(label, names, dimensions))
+        fields.append((element.var, kind))
     return pa.schema(fields)
 
 
@@ -363,12 +354,11 @@ def steps_of(paths: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.
     return pa.array(listed, kind)
 
 
-def scan_schema(
-    graph: Graph, label: str, properties: Sequence[str], dimensions: Dimensions
-) -> pa.Schema:
+def scan_schema(graph: Graph, query: ScanQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of the result of a scan."""
-    names = returned(graph, graph.label(label), properties, partition=True)
-    return pa.schema(_fields(graph.label(label), names, dimensions))
+    label = graph.label(query.label)
+    names = returned(graph, label, query.properties, partition=True)
+    return pa.schema(_fields(label, names, dimensions))
 
 
 # Rows to write.
@@ -455,18 +445,14 @@ def prepare_batch(
     RowsRefused for rows that cannot be written.
     """
     refusals = Refusals()
-
-    def prepare(write: Merging) -> T:
-        return convert(prepare_merge(graph, write))
-
-    converted: list[T | None] = []
-    for write in batch.writes:
+    converted: list[T | None] = [None] * len(batch.writes)
+    for i, write in enumerate(batch.writes):
         if write.rows.num_rows:
             check_columns(graph, write)
-        if isinstance(write, Deletion) or not write.rows.num_rows:
-            converted.append(None)
-        else:
-            converted.append(refusals.attempt(write, graph.key, prepare))
+            if not isinstance(write, Deletion):
+                converted[i] = refusals.attempt(
+                    write, graph.key, lambda each: convert(prepare_merge(graph, each))
+                )
     check_partitions(graph, batch, refusals)
     refusals.check()
     return converted
@@ -485,18 +471,11 @@ def prepare_merge(graph: Graph, write: Merging) -> PreparedMerge:
         else:
             vectors[name] = vectors_of(array, what)
     opened = {name: columns.pop(name).to_pylist() for name in label.open & set(columns)}
-    labels = zip(keys, opened.get("labels", ()), strict=False)  # none if the rows do not set them
-    attributes = zip(keys, opened.get("attributes", ()), strict=False)
-    return PreparedMerge(
-        graph,
-        write,
-        keys,
-        partitions,
-        columns,
-        vectors,
-        [None if n is None else labels_form(graph, n, label, key) for key, n in labels],
-        [None if text is None else attributes_form(text, label, key) for key, text in attributes],
-    )
+    # none if the rows do not set them
+    further, texts = (zip(keys, opened.get(n, ()), strict=False) for n in ("labels", "attributes"))
+    labels = [None if n is None else labels_form(graph, n, label, key) for key, n in further]
+    attributes = [None if t is None else attributes_form(t, label, key) for key, t in texts]
+    return PreparedMerge(graph, write, keys, partitions, columns, vectors, labels, attributes)
 
 
 def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
@@ -509,17 +488,14 @@ def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
 
 def check_columns(graph: Graph, write: Write) -> None:
     """Refuse rows without the key, or with columns that the label lacks. Raises EngineError."""
-    label = graph.label(write.label)
-    if graph.key not in write.rows.column_names:
+    label, names = graph.label(write.label), write.rows.column_names
+    if graph.key not in names:
         raise EngineError(f'rows to write to {label.name} have no column "{graph.key}"')
-    keys = write.rows.column(graph.key)
-    if keys.null_count:
+    if write.rows.column(graph.key).null_count:
         raise EngineError(f"a row to write to {label.name} has no {graph.key}")
-    unknown = sorted(set(write.rows.column_names) - {*label.columns, *label.vectors.values()})
-    if unknown and hasattr(write, "unite"):
-        raise EngineError(
-            f"rows to write to {label.name} have columns that it does not: {', '.join(unknown)}"
-        )
+    unknown = ", ".join(sorted({*names} - {*label.columns, *label.vectors.values()}))
+    if unknown and not isinstance(write, Deletion):
+        raise EngineError(f"rows to write to {label.name} have columns that it does not: {unknown}")
 
 
 def check_partitions(graph: Graph, batch: WriteBatch, refusals: Refusals) -> None:
@@ -529,15 +505,9 @@ def check_partitions(graph: Graph, batch: WriteBatch, refusals: Refusals) -> Non
     seen: dict[tuple[str, str | None], str] = {}
     times = Counter(write.label for write in batch.writes)
     for write in batch.writes:
-        if (
-            isinstance(write, Deletion)
-            or times[write.label] < 2
-            or graph.partition not in write.rows.column_names
-        ):
+        if isinstance(write, Deletion) or times[write.label] < 2:
             continue
-        parts = write.rows.column(graph.partition).to_pylist()
-        keys: list[str] = write.rows.column(graph.key).to_pylist()  # type: ignore[assignment]  # no NULL
-        for key, part in zip(keys, parts, strict=True):
+        for key, part in zip(*keys_of(graph, write), strict=True):
             if part is not None and seen.setdefault((write.label, key), part) != part:
                 refusals.add(write, key, taken(f"{write.label} {key}"))
 
@@ -550,9 +520,8 @@ def json_form(text: str, what: str) -> str:
     except UnicodeEncodeError:
         raise DataError(f"{what} holds half of a surrogate pair, which is no character") from None
     except ValueError as error:
-        raise DataError(
-            f"{what} is not JSON: {error}", hint="json text is made of values by to_json(...)"
-        ) from None
+        hint = "json text is made of values by to_json(...)"
+        raise DataError(f"{what} is not JSON: {error}", hint=hint) from None
     return canonical
 
 
@@ -565,14 +534,11 @@ def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
     what = f"{label.name} {key}"
     attributes = json.loads(text)
     if not isinstance(attributes, dict):
-        raise DataError(
-            f"attributes of {what} are no JSON object", hint='write {"name": value, ...}'
-        )
+        hint = 'write {"name": value, ...}'
+        raise DataError(f"attributes of {what} are no JSON object", hint=hint)
+    own = {"", *label.columns, *label.derived, *label.ignore}
     for name in attributes:
-        reserved = name in {*label.columns, *label.derived, *label.ignore} or name.startswith(
-            RESERVED
-        )
-        if not name or reserved:
+        if name in own or name.startswith(RESERVED):
             why = "is a property of its own" if name else "is no name"
             hint = "give it another name in a step before"
             raise DataError(f'attribute "{name}" of {what} {why}', hint=hint)
@@ -595,16 +561,8 @@ def further_labels(graph: Graph, names: Iterable[str]) -> list[str]:
 
 
 # The exceptions of a conversion for a value that does not fit.
-UNFIT = (
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    LookupError,
-    RecursionError,
-    AttributeError,
-    pa.ArrowException,
-    DataError,
-)
+_ODD = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError, AttributeError)
+UNFIT = (*_ODD, pa.ArrowException, DataError)
 
 
 @dataclass(frozen=True)

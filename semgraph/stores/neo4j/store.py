@@ -33,15 +33,15 @@ from semgraph.stores.base import (
     MatchQuery,
     NewContent,
     PartitionState,
+    RowIds,
+    ScanQuery,
     SearchQuery,
     Statistics,
     WriteBatch,
     Written,
-    in_pieces,
     part_of,
 )
 from semgraph.stores.conditions import Prop, parts_of, read
-from semgraph.stores.markers import history_of, window_of
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt, Records
 from semgraph.stores.neo4j.cypher import (
@@ -54,6 +54,7 @@ from semgraph.stores.neo4j.cypher import (
     Bound,
     columns_of,
     fields,
+    pattern_of,
     quoted,
     sent_column,
     time_of,
@@ -81,6 +82,7 @@ from semgraph.stores.prepare import (
     scan_schema,
     without_left_out,
 )
+from semgraph.stores.writes import history_of, window_of
 
 
 @dataclass(frozen=True)
@@ -106,14 +108,14 @@ class OpenedState:
 
     @cached_property
     def _lacks_nothing(self) -> bool:
-        lacking = schema.missing(
-            self.graph, self.dimensions, self.indexes
-        ) or schema.missing_internal(self.indexes)
-        return self.dimensions is not None and not lacking
+        lacking = schema.missing(self.graph, self.dimensions, self.indexes)
+        return self.dimensions is not None and not (
+            lacking or schema.missing_internal(self.indexes)
+        )
 
 
 def _committed(marker: Sequence[Any]) -> CommittedRow:
-    _, row, fingerprint, now, run, content = marker
+    row, fingerprint, now, run, content = marker[1:]
     return CommittedRow(row, fingerprint, time_of(now), run, content)
 
 
@@ -185,9 +187,8 @@ class Neo4jStore:
         if self._reopened(graph, dimensions):
             return []
         existing, statistics = await self._inspect(graph, dimensions)
-        self._undone = Setup(self._bolt, graph).describe_missing(
-            dimensions, existing, statistics.counts
-        )
+        left = Setup(self._bolt, graph).left_out(dimensions, existing, statistics.counts)
+        self._undone = schema.external_note(left)
         empty = frozenset(name for name in graph.labels if not statistics.counts.get(name))
         self._take(OpenedState(graph, dimensions, existing, statistics.dimensions), empty)
         return schema.missing(graph, None, existing)
@@ -265,20 +266,14 @@ class Neo4jStore:
         wanted = match_schema(self.graph, query, self._lengths.known)
         if not rows.num_rows:
             return wanted.empty_table()
-        several = query.partition is not None and pa.types.is_list(
-            column(rows, query.partition).type
-        )
-        elements = elements_of(self.graph, query.pattern)
+        by, elements = query.partition, elements_of(self.graph, query.pattern)
+        several = by is not None and pa.types.is_list(column(rows, by).type)
         await self.check_derived(compared_in_match(query, elements))
         text = compile_match(self.graph, query, self._indexes, several=several)
-        labels = [label for _, label in elements if label is not None]
-        seen = all_partitions(rows, query.partition)
-        await self._missing_derived.read((label.name for label in labels), seen)
-        more: dict[str, Sequence[Any]] = {
-            short: sent_column(rows, path) for path, short in text.columns.items()
-        }
-        if query.partition is not None:
-            more["p0"] = sent_column(rows, query.partition)
+        labels = (label.name for _, label in elements if label is not None)
+        await self._missing_derived.read(labels, all_partitions(rows, by))
+        more = {short: sent_column(rows, path) for path, short in text.columns.items()}
+        more |= {} if by is None else {"p0": sent_column(rows, by)}
         lists = {"rows": fields(rows, text.bound.values, more)}
         records = await self._records(text.text, text.bound, lists)
         columns = partial(columns_of, self._left_out, self.graph)
@@ -288,52 +283,32 @@ class Neo4jStore:
         derived = self._missing_derived.parameters(text)
         return await self._bolt.read(text, {LISTS: lists, **bound.constants, **derived})
 
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        declared = self.graph.label(label)
-        wanted = scan_schema(self.graph, label, properties, self._lengths.known)
-        await self.check_derived((label, name) for scalar in where for name in scalar.columns)
-        text = compile_scan(
-            self.graph, declared, properties, where, self._indexes, confined=partitions is not None
-        )
-        statement = text.text if limit is None else f"{text.text} LIMIT {int(limit)}"
-        await self._missing_derived.read([label], partitions)
-        lists = {"partitions": list(partitions or ())}
-        records = [hit for (hit,) in await self._records(statement, text.bound, lists)]
-        columns = columns_of(self._left_out, self.graph, declared, wanted, records)
+    async def scan(self, query: ScanQuery) -> pa.Table:
+        label, names = query.label, (name for each in query.where for name in each.columns)
+        wanted = scan_schema(self.graph, query, self._lengths.known)
+        await self.check_derived((label, name) for name in names)
+        text = compile_scan(self.graph, query, self._indexes)
+        await self._missing_derived.read([label], query.partitions)
+        lists = {"partitions": list(query.partitions or ())}
+        records = [hit for (hit,) in await self._records(text.text, text.bound, lists)]
+        columns = columns_of(self._left_out, self.graph, self.graph.label(label), wanted, records)
         return without_left_out(pa.table(columns, schema=wanted), [self.graph.key])
 
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
-        statement = compile_states(self.graph, self._indexes)
-        heads: dict[str, str | None] = {}
-        committed: dict[str, dict[str, CommittedRow]] = {partition: {} for partition in rows}
-        for piece in in_pieces(rows):
-            asked = [
-                {"partition": name, "rows": list(dict.fromkeys(own))} for name, own in piece.items()
-            ]
-            records = await self._bolt.read(statement, {"plan": plan, LISTS: {"asked": asked}})
-            for partition, head, markers in records:
-                heads.setdefault(partition, head)
-                committed[partition] |= {row[1]: _committed(row) for row in markers}
+    async def states(self, plan: str, rows: RowIds) -> Mapping[str, PartitionState]:
+        asked = [{"partition": name, "rows": [*dict.fromkeys(own)]} for name, own in rows.items()]
+        records = await self._asked(compile_states(self.graph, self._indexes), plan, asked)
         return {
-            partition: PartitionState(heads[partition], markers)
-            for partition, markers in committed.items()
+            partition: PartitionState(head, {row[1]: _committed(row) for row in markers})
+            for partition, head, markers in records
         }
 
+    async def _asked(self, statement: str, plan: str, asked: Sequence[Any]) -> Records:
+        parameters = {"plan": plan, LISTS: {"asked": asked}}
+        return await self._bolt.read(statement, parameters) if asked else []
+
     async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
-        if not partitions:
-            return {}
-        statement = compile_history(self.graph, self._indexes)
         asked = list(dict.fromkeys(partitions))
-        records = await self._bolt.read(statement, {"plan": plan, LISTS: {"asked": asked}})
+        records = await self._asked(compile_history(self.graph, self._indexes), plan, asked)
         heads: dict[str, str | None] = {}
         windows: dict[str, dict[int, CommittedWindow]] = {name: {} for name in asked}
         rows: dict[str, list[tuple[int | None, int | None, CommittedRow]]] = {n: [] for n in asked}
@@ -372,18 +347,14 @@ class Neo4jStore:
         Commit markers go first.
         """
         self._searches.large.clear()
-        confined = (
-            "" if partitions is None else f" WHERE x.{quoted(self.graph.partition)} IN $partitions"
-        )
+        by = quoted(self.graph.partition)
+        confined = "" if partitions is None else f" WHERE x.{by} IN $partitions"
         marked = "" if partitions is None else " WHERE x.partition IN $partitions"
         nodes = "|".join(quoted(label.name) for label in self.graph.nodes)
+        patterns = (*(pattern_of(label, "x") for label in self.graph.edges), f"(x:{nodes})")
         parts = [
             f"MATCH (x:{HEAD}|{MARK}|{WINDOW}|{PARTS}){marked} RETURN x",
-            *(
-                f"MATCH ()-[x:{quoted(label.name)}]->(){confined} RETURN x"
-                for label in self.graph.edges
-            ),
-            f"MATCH (x:{nodes}){confined} RETURN x",
+            *(f"MATCH {pattern}{confined} RETURN x" for pattern in patterns),
         ]
         await self._bolt.in_batches(
             "CALL () {\n" + "\nUNION ALL ".join(parts) + "\n}\n"
