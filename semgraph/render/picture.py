@@ -190,15 +190,21 @@ def borrow_names(
     drawn: Iterable[Picture], tables: Iterable[tuple[str, pa.Table]], graph: Graph
 ) -> None:
     """Name nodes that have only a key, such as stored ones at an end of a new edge, or of which a run
-    wrote other properties.
+    wrote other properties; draw edges of which it wrote an end alone.
 
     Args:
         drawn: The pictures, which are modified.
         tables: Tables that may have the names; read if a name is missing.
         graph: The graph.
     """
+    drawn = list(drawn)
+    wanted = any(picture.loose or _nameless(picture) for picture in drawn)
+    known = {p.partition: p for p in pictures(tables, graph)} if wanted else {}
+    for picture in drawn:
+        edges = known[picture.partition].edges if picture.partition in known else {}
+        for key in picture.loose.keys() & edges.keys():
+            picture.edges[key] = replace(edges[key], label=picture.loose.pop(key).label)
     nameless = [(picture, key) for picture in drawn for key in _nameless(picture)]
-    known = {p.partition: p for p in pictures(tables, graph)} if nameless else {}
     for picture, key in nameless:
         other = known.get(picture.partition)
         if other is not None and key in picture.nodes:
