@@ -350,7 +350,7 @@ class Tracer:
     def _sources(self) -> dict[int, list[int]]:
         """The ids of the direct sources of each row that has any."""
         sources: dict[int, list[int]] = {}
-        for table in record.recorded_parts(self.run.folder, record.LINEAGE, ""):
+        for table in record.recorded_parts(self.run.folder, record.LINEAGE):
             pairs: Any = zip(
                 table[record.ROW_ID].to_pylist(), table[record.SOURCES].to_pylist(), strict=True
             )

@@ -49,9 +49,9 @@ T = TypeVar("T")
 KEPT = "The answers are in the journal: repeat the comparison to continue"
 
 
-def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
-    """Call all functions and return their results by name. Raises PlanError with the problems of
-    all.
+def checked(functions: Mapping[K, Callable[[], T]], kind: str = "") -> dict[K, T]:
+    """Call all functions and return their results by name. Raises PlanError with the problems of all,
+    which say the names if these have a kind.
     """
     results: dict[K, T] = {}
     problems: dict[str, Problem] = {}
@@ -59,7 +59,9 @@ def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
         try:
             results[name] = work()
         except PlanError as error:
-            problems |= {str(problem): problem for problem in error.problems}
+            about = f"{kind} {name}: " if kind else ""
+            found = (replace(each, what=about + each.what) for each in error.problems)
+            problems |= {str(problem): problem for problem in found}
     if problems:
         raise PlanError(*problems.values())
     return results

@@ -29,7 +29,6 @@ from semgraph.execution.record import (
     recorded_inputs,
     recorded_parts,
     records_of,
-    step_tables,
 )
 from semgraph.execution.uniform import Uniform
 from semgraph.expr.types import python_rows
@@ -501,7 +500,7 @@ def load_result(run: Run) -> Result:
         if (first := next(parts, None)) is not None:
             recorded[name] = RecordedRows(name, first.schema, tuple(own))
             continue
-        tables = step_tables(run.folder, "steps", step)
+        tables = [*recorded_parts(run.folder, "steps", step)]
         if not tables and step in (inputs := recorded_inputs(run.folder)):
             tables = [read_input(inputs[step])]
         others[name] = _visible(pa.concat_tables(tables or [pa.table({})]))
