@@ -353,10 +353,12 @@ RETAINED = 64 << 20
 _NUMBERS = [PARTITION, INPUT_ROW]
 
 
-def in_order(table: pa.Table) -> pa.Table:
-    """Rows ordered by the first input row of their window; within a window the order is unchanged."""
+def in_order(table: pa.Table, by: str = PARTITION) -> pa.Table:
+    """Rows ordered by the first input row of their window, or another number; among rows with equal
+    ones the order is unchanged.
+    """
     numbered = table.append_column("_row", pa.array(range(table.num_rows)))
-    return numbered.sort_by([(PARTITION, "ascending"), ("_row", "ascending")]).drop_columns("_row")
+    return numbered.sort_by([(by, "ascending"), ("_row", "ascending")]).drop_columns("_row")
 
 
 @dataclass(frozen=True)

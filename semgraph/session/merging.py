@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -243,9 +243,8 @@ class GraphStates:
             known = name in written.names and not (others and name in written.created)
             if old == made or (others and not known and name != _MADE):
                 continue
-            was = known and (
-                name not in written.created or name in {*written.values, *written.born}
-            )
+            taken = {*written.values, *written.born}
+            was = known and (name not in written.created or name in taken)
             if name == _MADE and old is not None:
                 result[name] = old
             elif name in written.united and not self.discard:
@@ -267,12 +266,12 @@ class GraphStates:
             return found[row].values is not None if row in found else row in self.stored.values
 
         aliases, needed = self._aliases(), set[Id]()
-        for row in self._edges({**self.stored.values, **found}):
+        for row in {**self.stored.values, **found}:
+            label = self.graph.labels[row[0]]
             kept = found.get(row)
             properties = self.stored.values[row] if kept is None else kept.values
-            if properties is None:
+            if properties is None or label.kind != "edge":
                 continue
-            label = self.graph.labels[row[0]]
             ends = [(getattr(label, end), str(properties[end])) for end in label.ends]
             stays = row in self.stored.values and row not in self.moved
             if all(map(exists, ends)) and not (stays and self.moved.intersection(ends)):
@@ -325,9 +324,6 @@ class GraphStates:
             for row, (stored, made) in times.items()
             if stored != made
         }
-
-    def _edges(self, rows: Iterable[Id]) -> Iterator[Id]:
-        return (row for row in rows if self.graph.labels[row[0]].kind == "edge")
 
 
 def _lists(prints: list[str], stored: list[Any], made: list[Any] | None) -> list[Any] | None:
@@ -391,9 +387,8 @@ def writes_of_changes(
         moved = stored.partitions.get(row, partition_of[row]) != partition_of[row]
         if before == after and not moved and not (embed and label.vectors):
             continue
-        if before is not None and (
-            moved or after is None or any(before[end] != after[end] for end in label.ends)
-        ):
+        new = moved or after is None
+        if before and (new or any(before[end] != (after or {})[end] for end in label.ends)):
             gone[row[0]].append(row)
         if after is not None:
             put[row[0]].append((row, after))
