@@ -147,14 +147,9 @@ def plan_names() -> list[str]:
 
 
 def _names_of(kind: re.Pattern[str], *folders: Path) -> list[str]:
-    return sorted(
-        {
-            file.relative_to(folder).with_suffix("").as_posix()
-            for folder in folders
-            for file in folder.rglob("*.yaml")
-            if kind.search(file.read_text(encoding="utf-8", errors="replace"))
-        }
-    )
+    files = ((file, folder) for folder in folders for file in folder.rglob("*.yaml"))
+    own = (pair for pair in files if kind.search(pair[0].read_text("utf-8", "replace")))
+    return sorted({file.relative_to(folder).with_suffix("").as_posix() for file, folder in own})
 
 
 def operators_folder() -> Path:

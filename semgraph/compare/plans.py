@@ -60,9 +60,8 @@ class PlanArms:
         bench = self.bench
         await bench.read(pays=pays)
         async with bench.copy(bench.base) as scratch:
-            physical = checked(
-                {name: partial(bench.compiled, arm, scratch) for name, arm in bench.arms.items()}
-            )
+            compiled = partial(bench.compiled, store=scratch)
+            physical = checked({name: partial(compiled, arm) for name, arm in bench.arms.items()})
         expected = {n: bench.forecast(bench.arms[n], each) for n, each in physical.items()}
         self.estimates = [of_plan(name, each) for name, each in expected.items()]
         judge, labels = bench.request.judge, self.labels
@@ -134,10 +133,8 @@ def of_plans(attempts: Attempts, reference: str, truth: ScoredGraph | None) -> d
     """
     base = attempts[reference]
     if truth is None:
-        return {
-            name: Quality() if name == reference else _alike(own, base)
-            for name, own in attempts.items()
-        }
+        found = {name: _alike(own, base) for name, own in attempts.items()}
+        return found | {reference: Quality()}
     scores = {
         name: [score_graph(comparable(each.graph, truth), truth) for each in own if each.graph]
         for name, own in attempts.items()
@@ -163,13 +160,10 @@ def _graded(scores: Sequence[GraphScore]) -> Quality:
         known = [part.f1 for part in parts if part is not None and part.f1 is not None]
         return fmean(known) if known else None
 
-    return replace(
-        Quality.of([s.tally for s in scores], independent=False),
-        pairs=mean(s.pairs for s in scores),
-        b_cubed=mean(s.b_cubed for s in scores),
-        validity=mean(s.validity for s in scores),
-        ended=mean(s.ended for s in scores),
-    )
+    edges = Quality.of([s.tally for s in scores], independent=False)
+    names = ("pairs", "b_cubed", "validity", "ended")
+    nodes: dict[str, Any] = {name: mean(getattr(s, name) for s in scores) for name in names}
+    return replace(edges, **nodes)
 
 
 def returned_rows(attempt: Attempt) -> RowAnswers:

@@ -10,7 +10,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from semgraph.physical.planner import compile_plan
 from semgraph.scores import ScoredGraph
 from semgraph.semantic.ask import Failure
 from semgraph.semantic.library import Library
-from semgraph.stores.base import EdgeWrite, NodeWrite, Store, Write, WriteBatch, open_for_reading
+from semgraph.stores.base import EdgeWrite, NodeWrite, Store, WriteBatch, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
 
 K = TypeVar("K")
@@ -314,10 +314,6 @@ class Snapshot:
         """The number of nodes and edges."""
         return sum(table.num_rows for table in self.rows.values())
 
-    def _write(self, name: str, rows: pa.Table) -> Write:
-        kind = NodeWrite if self.graph.labels[name].kind == "node" else EdgeWrite
-        return kind(name, rows)
-
     async def embedded(self, embedder: Embedder, ledger: Ledger) -> Snapshot:
         """The same rows with vectors of another embedder, charged to `ledger`."""
         counted, rows = CountedEmbedder(embedder, ledger), dict(self.rows)
@@ -342,9 +338,16 @@ class Snapshot:
         store = SqliteStore(":memory:")
         try:
             await store.ensure(self.graph, self.dimensions)
-            writes = (self._write(name, rows) for name, rows in self.rows.items() if rows.num_rows)
-            if batch := tuple(writes):
-                await store.commit(WriteBatch(batch))
+            kinds: Mapping[str, type[NodeWrite | EdgeWrite]] = {
+                "node": NodeWrite,
+                "edge": EdgeWrite,
+            }
+            labels, rows = (
+                self.graph.labels,
+                {n: own for n, own in self.rows.items() if own.num_rows},
+            )
+            if writes := tuple(kinds[labels[name].kind](name, own) for name, own in rows.items()):
+                await store.commit(WriteBatch(writes))
             yield store
         finally:
             await store.aclose()
@@ -387,8 +390,15 @@ async def snapshot(
     async with _to_read(store, graph) as source:
         if source is None:
             return Snapshot(graph, {})
-        rows, dimensions = await rows_of(source, graph, partitions)
-        return Snapshot(graph, rows, await _committed(plan, source, inputs), dimensions)
+        (rows, dimensions), committed, windows = (
+            await rows_of(source, graph, partitions),
+            0,
+            plan.windows,
+        )
+        if inputs is not None and windows is not None and plan.writes:
+            given = await prepare(windows, inputs[windows.input])
+            committed = len(await committed_rows(source, plan.name, given))
+        return Snapshot(graph, rows, committed, dimensions)
 
 
 async def rows_of(
@@ -404,13 +414,6 @@ async def rows_of(
     return rows, next(iter(dimensions.values()), None)
 
 
-async def _committed(plan: LogicalPlan, store: Store, inputs: Mapping[str, pa.Table] | None) -> int:
-    if inputs is None or plan.windows is None or not plan.writes:
-        return 0
-    rows = await prepare(plan.windows, inputs[plan.windows.input])
-    return len(await committed_rows(store, plan.name, rows))
-
-
 def known_rows(bench: Bench) -> list[str]:
     """Notes if answers are made up, and if the graph has input rows already."""
     windowing, source, arms = bench.request.plan.windows, bench.source, bench.request.arms.values()
@@ -419,10 +422,8 @@ def known_rows(bench: Bench) -> list[str]:
         return [*made_up]
     rows = bench.request.inputs[windowing.input].num_rows
     what = f"{source.committed:,} of {rows:,} rows of {windowing.input} are in the graph already"
-    return [
-        *made_up,
-        f"{what}, so the copy has their content before the comparison. A store without them shows more",
-    ]
+    so = "so the copy has their content before the comparison. A store without them shows more"
+    return [*made_up, f"{what}, {so}"]
 
 
 @asynccontextmanager
@@ -436,9 +437,8 @@ async def _to_read(store: Store, graph: Graph) -> AsyncIterator[Store | None]:
             yield None
             return
         with tempfile.TemporaryDirectory(prefix="semgraph-") as folder:
-            copy = SqliteStore(
-                await asyncio.to_thread(_copied, path, Path(folder) / "graph.db", store.name)
-            )
+            to = Path(folder) / "graph.db"
+            copy = SqliteStore(await asyncio.to_thread(_copied, path, to, store.name))
             try:
                 await copy.ensure(graph, None)
                 yield copy
@@ -452,12 +452,8 @@ async def _to_read(store: Store, graph: Graph) -> AsyncIterator[Store | None]:
 def _copied(path: Path, to: Path, name: str) -> Path:
     try:
         source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        target = sqlite3.connect(to)
-        try:
+        with closing(source), closing(sqlite3.connect(to)) as target:
             source.backup(target)
-        finally:
-            source.close()
-            target.close()
     except sqlite3.Error as error:
         raise StoreUnavailable(f"{name}  cannot be read: {error}. Name another store") from error
     return to

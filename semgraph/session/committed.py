@@ -77,12 +77,7 @@ class Committed:
     @cached_property
     def rows(self) -> dict[Row, CommittedRow]:
         """The committed rows."""
-        return {
-            (partition, row.row): row
-            for partition, history in self.history.items()
-            for window in history.windows
-            for row in window.rows
-        }
+        return {(name, row.row): row for name, window in self.windows for row in window.rows}
 
     @cached_property
     def windows(self) -> list[tuple[str, CommittedWindow]]:

@@ -177,11 +177,8 @@ class GraphStates:
         """Note the rows that stay though the plan does not make them now. If there are more than it
         started from, it must start from them too: its other rows may depend on them.
         """
-        stay = {
-            row
-            for row, merged in found.items()
-            if merged.values is not None and row not in self.made.values
-        }
+        kept = (row for row, merged in found.items() if merged.values is not None)
+        stay = {row for row in kept if row not in self.made.values}
         more = not stay <= self.staying
         self.staying |= stay
         return more
@@ -314,16 +311,12 @@ class GraphStates:
 
     def kept(self, found: Mapping[Id, Merged]) -> dict[Id, dict[str, str]]:
         """The fingerprints of times of creation that stay, by label and fingerprint of the key."""
-        times = {
-            row: (merged.values[_MADE], self.made.values.get(row, {}).get(_MADE))
-            for row, merged in found.items()
-            if merged.values is not None and _MADE in merged.values
-        }
-        return {
-            self.print_of(row): {_MADE: fingerprint(stored)}
-            for row, (stored, made) in times.items()
-            if stored != made
-        }
+        kept: dict[Id, dict[str, str]] = {}
+        for row, merged in found.items():
+            made, values = self.made.values.get(row, {}), merged.values or {}
+            if _MADE in values and values[_MADE] != made.get(_MADE):
+                kept[self.print_of(row)] = {_MADE: fingerprint(values[_MADE])}
+        return kept
 
 
 def _lists(prints: list[str], stored: list[Any], made: list[Any] | None) -> list[Any] | None:
