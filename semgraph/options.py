@@ -77,7 +77,7 @@ class RunOptions:
     record_to: str | Path | None = None
 
     @classmethod
-    def flagged(cls, values: Mapping[str, Any]) -> RunOptions:
+    def flagged(cls, **values: Any) -> RunOptions:
         """The options with these values of flags; a flag without a value is True."""
         changed = {name: not getattr(cls, name) for name in values if values[name] is True}
         return cls(**{**values, **changed})

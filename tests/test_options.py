@@ -61,7 +61,7 @@ def test_flags_name_commands_that_exist() -> None:
 
 
 def test_a_flag_without_a_value_changes_the_default() -> None:
-    assert RunOptions.flagged({"write": True, "again": True, "rows": 3}) == RunOptions(
+    assert RunOptions.flagged(write=True, again=True, rows=3) == RunOptions(
         write=False, again=True, rows=3
     )
     assert Flag("--max-usd N", "").argument == "max_usd"

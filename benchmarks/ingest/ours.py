@@ -31,7 +31,7 @@ from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.logical.schema import Graph
 from semgraph.scores import score_graph
-from semgraph.stores.base import Store
+from semgraph.stores.base import ScanQuery, Store
 from semgraph.stores.neo4j.local.server import start, status
 from semgraph.stores.neo4j.store import local_store
 from semgraph.stores.registry import lasts
@@ -224,11 +224,13 @@ async def _left_in_neo4j(stream: Stream) -> Figures:
 
 async def _left(store: Store, stream: Stream) -> Figures:
     """The final content of the store, by either engine: counts, and quality if the truth is known."""
-    counts = {name: (await store.scan(name, [], stream.groups, ())).num_rows for name in LABELS}
+    counts = {
+        name: (await store.scan(ScanQuery(name, [], stream.groups))).num_rows for name in LABELS
+    }
     said = ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
     figures = {"graph": said, "entities": counts["Entity"], "facts": counts["RELATES_TO"]}
     rows = {
-        label: (await store.scan(label, columns, stream.groups, ())).to_pylist()
+        label: (await store.scan(ScanQuery(label, columns, stream.groups))).to_pylist()
         for label, columns in _READ.items()
     }
     figures |= staleness(rows["Entity"], rows["RELATES_TO"])

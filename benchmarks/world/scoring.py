@@ -12,7 +12,7 @@ from semgraph.expr.functions import key
 from semgraph.frontend.load import load_plan
 from semgraph.logical.schema import Label
 from semgraph.scores import Edge, ScoredGraph, ScoredNode
-from semgraph.stores.base import Store
+from semgraph.stores.base import ScanQuery, Store
 
 PLAN = Path(__file__).parents[2] / "plans" / "add_episode.yaml"
 
@@ -36,7 +36,9 @@ async def held(store: Store, world: World) -> ScoredGraph:
     """
     labels = _labels()
     rows = {
-        name: (await store.scan(name, list(labels[name].columns), [world.group], ())).to_pylist()
+        name: (
+            await store.scan(ScanQuery(name, list(labels[name].columns), [world.group]))
+        ).to_pylist()
         for name in ("Episodic", "Entity", "RELATES_TO", "MENTIONS")
     }
     message_ids = {row["name"]: row["uuid"] for row in world.rows}

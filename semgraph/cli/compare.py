@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -13,9 +14,9 @@ from semgraph.cli.options import (
     PlanOptions,
     argument,
     everywhere,
-    flag,
     json_or_text,
     named_values,
+    option,
 )
 from semgraph.errors import PlanError
 from semgraph.options import RunOptions
@@ -31,50 +32,39 @@ def compare(
     options: CommonOptions,
     given: PlanOptions,
     request: RunOptions,
-    plan: Annotated[str | None, argument("PLAN", "A file, or a name: semgraph plans list.")] = None,
-    step: Annotated[
-        str | None, flag("--step STEP", "The step whose variants are compared; else whole plans.")
-    ] = None,
-    implementations: Annotated[
-        str | None,
-        flag("--implementations A,B,…", "Implementations of the step: nested_loop,block(left=10)."),
-    ] = None,
-    variant: Annotated[
-        list[str] | None,
-        flag(
-            f"--variant {_VARIANT}",
-            "What a variant changes: a step, preset, plan, llm, embedder, params.NAME, models.ROLE, "
-            "prompts.NAME (a file), rules.NAME (on, off).",
-        ),
-    ] = None,
-    grid: Annotated[
-        list[str] | None,
-        flag(
-            "--grid KEY=A,B;KEY=C,D", "The product of such changes: models.default=a,b; step=x,y."
-        ),
-    ] = None,
-    arms: Annotated[
-        str | None, flag("--arms FILE", "Variants from a YAML file: {NAME: {KEY: VALUE}}.")
-    ] = None,
-    truth: Annotated[
-        str | None, flag("--truth FILE", "What is right: columns that name a row, and its answers.")
-    ] = None,
-    labels: Annotated[
-        str | None, flag("--labels [TABLE=]FILE", "Grades or true answers of returned rows.")
-    ] = None,
-    at: Annotated[str, flag("--at 5,10", "The values of k of nDCG@k and others.")] = "5,10",
-    judge: Annotated[str | None, flag("--judge PLAN", "A plan that judges answers.")] = None,
-    trials: Annotated[int, flag("--trials N", "Independent trials of each.")] = 1,
-    times: Annotated[
-        bool, flag("--times", "Measure times: send every request of every variant.")
-    ] = False,
-    chart: Annotated[
-        Literal["quality", "time", "steps"],
-        flag("--chart", "Quality or time over cost, or the cost of one trial by steps."),
-    ] = "quality",
-    show: Annotated[
-        str | None, flag("--show ID", "Show a recorded comparison: its id, or last.")
-    ] = None,
+    plan: str | None = argument("PLAN", "A file, or a name: semgraph plans list.", None),
+    step: str | None = option(
+        "--step STEP", "The step whose variants are compared; else whole plans."
+    ),
+    implementations: str | None = option(
+        "--implementations A,B,…", "Implementations of the step: nested_loop,block(left=10)."
+    ),
+    variant: list[str] | None = option(
+        f"--variant {_VARIANT}",
+        "What a variant changes: a step, preset, plan, llm, embedder, params.NAME, models.ROLE, "
+        "prompts.NAME (a file), rules.NAME (on, off).",
+    ),
+    grid: list[str] | None = option(
+        "--grid KEY=A,B;KEY=C,D", "The product of such changes: models.default=a,b; step=x,y."
+    ),
+    arms: str | None = option("--arms FILE", "Variants from a YAML file: {NAME: {KEY: VALUE}}."),
+    dataset: str | None = option(
+        "--dataset NAME|DIR", "A folder with the plan, its rows, the truth and variants."
+    ),
+    truth: str | None = option(
+        "--truth FILE", "What is right: columns that name a row, and its answers."
+    ),
+    labels: str | None = option(
+        "--labels [TABLE=]FILE", "Grades or true answers of returned rows."
+    ),
+    at: str = option("--at 5,10", "The values of k of nDCG@k and others.", "5,10"),
+    judge: str | None = option("--judge PLAN", "A plan that judges answers."),
+    trials: int = option("--trials N", "Independent trials of each.", 1),
+    times: bool = option("--times", "Measure times: send every request of every variant.", False),
+    chart: Literal["quality", "time", "steps"] = option(
+        "--chart", "Quality or time over cost, or the cost of one trial by steps.", "quality"
+    ),
+    show: str | None = option("--show ID", "Show a recorded comparison: its id, or last."),
 ) -> None:
     """Compare variants of a step over the same rows, or of a whole plan. The store is only read."""
     if show is not None:
@@ -82,19 +72,26 @@ def compare(
 
         _print(options, load_comparison(show), chart)
         return
+    from semgraph.compare.dataset import Dataset
+
+    data = None if dataset is None else Dataset.named(dataset, Path())
+    plan = plan or (None if data is None else str(data.plan))
     if plan is None:
-        hint = "semgraph compare PLAN --step STEP --implementations A,B"
+        hint = "semgraph compare PLAN --step STEP --implementations A,B, or --dataset DIR"
         raise PlanError("there is no plan to compare", hint=hint)
     chosen = read_arms(implementations, variant or [], ";".join(grid or []), arms)
     with options.session() as session:
-        prepared = given.prepare(session, plan)
         from semgraph.render.header import header
 
+        prepared = given.prepare(session, plan)
         values = given.rows(prepared)
+        if data is not None:
+            files = [f"{name}={path}" for name, path in data.rows(prepared, values).items()]
+            values |= replace(given, input=files).rows(prepared)
         every = bool(options.verbose)
         options.talk(*header(prepared, plan, values, session.settings, every=every))
         job = session.acompare(
-            plan, **given.loading, **chosen, step=step, truth=truth, labels=labels, at=at, judge=judge,
+            plan, dataset=dataset, **given.loading, **chosen, step=step, truth=truth, labels=labels, at=at, judge=judge,
             trials=trials, times=times, rows=request.rows, sample=request.sample, seed=request.seed,
             fresh=request.fresh, say=options.talk, inputs=values,
         )  # fmt: skip

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from semgraph.cli import completion
-from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag, parameters
+from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, option, parameters
 
 if TYPE_CHECKING:
     from semgraph.stores.neo4j.local.server import LocalServer, StartProgress
@@ -18,17 +18,15 @@ models = Commands(
 neo4j = Commands(
     help="A real Neo4j server on this machine: no Docker, no JDK to install.", no_args_is_help=True
 )
-Folder = Annotated[
-    str | None, flag("--folder DIR", "Where its data is.", show_default=".semgraph/neo4j")
-]
+_FOLDER = option("--folder DIR", "Where its data is.", show_default=".semgraph/neo4j")
 
 
 @everywhere
 def doctor(
     options: CommonOptions,
-    call: Annotated[
-        bool, flag("--call", "Send each model up to three short requests, and say what it can do.")
-    ] = False,
+    call: bool = option(
+        "--call", "Send each model up to three short requests, and say what it can do.", False
+    ),
 ) -> None:
     """Check this installation: one line for each fact, with the remedy where something is
     missing.
@@ -64,18 +62,16 @@ def list_models(options: CommonOptions) -> None:
 @everywhere
 def pull(
     options: CommonOptions,
-    names: Annotated[
-        list[str] | None,
-        argument(
-            "[NAME]...",
-            "Which; the two defaults if none.",
-            autocompletion=completion.local_models,
-            show_default=False,
-        ),
-    ] = None,
-    source: Annotated[
-        str | None, flag("--from URL|FILE", "Take it from there instead.", show_default=False)
-    ] = None,
+    names: list[str] | None = argument(
+        "[NAME]...",
+        "Which; the two defaults if none.",
+        None,
+        autocompletion=completion.local_models,
+        show_default=False,
+    ),
+    source: str | None = option(
+        "--from URL|FILE", "Take it from there instead.", show_default=False
+    ),
 ) -> None:
     """Fetch models: checked by SHA-256, resumable. Then each answers one test sentence."""
     from semgraph.formats import size
@@ -101,9 +97,7 @@ def pull(
 @everywhere
 def rm(
     options: CommonOptions,
-    names: Annotated[
-        list[str], argument("NAME...", "Which.", autocompletion=completion.local_models)
-    ],
+    names: list[str] = argument("NAME...", "Which.", autocompletion=completion.local_models),
 ) -> None:
     """Remove models from this machine."""
     from semgraph.formats import size
@@ -118,11 +112,10 @@ def rm(
 @everywhere
 def start(
     options: CommonOptions,
-    folder: Folder = None,
-    port: Annotated[
-        int | None,
-        flag("--port", "The Bolt port.", min=1, max=65535, show_default="7687, or a free one"),
-    ] = None,
+    folder: str | None = _FOLDER,
+    port: int | None = option(
+        "--port", "The Bolt port.", min=1, max=65535, show_default="7687, or a free one"
+    ),
 ) -> None:
     """Start it, or find it running. The first start fetches Neo4j: GPLv3, from Maven Central, 140
     MB.
@@ -156,7 +149,7 @@ def start(
 
 @neo4j.command()
 @everywhere
-def status(options: CommonOptions, folder: Folder = None) -> None:
+def status(options: CommonOptions, folder: str | None = _FOLDER) -> None:
     """Say whether it runs, and where. Exit code 5 if it does not."""
     from semgraph.stores.neo4j.local import server as neo4j_local
 
@@ -169,7 +162,7 @@ def status(options: CommonOptions, folder: Folder = None) -> None:
 
 @neo4j.command()
 @everywhere
-def stop(options: CommonOptions, folder: Folder = None) -> None:
+def stop(options: CommonOptions, folder: str | None = _FOLDER) -> None:
     """Shut it down cleanly. Its data stays."""
     from semgraph.render.machine import described_server
     from semgraph.stores.neo4j.local import server as neo4j_local
@@ -201,9 +194,9 @@ def _show(options: CommonOptions, server: LocalServer, state: str, folder: str |
 @everywhere
 def cypher(
     options: CommonOptions,
-    statement: Annotated[str, argument("STATEMENT", "In quotes: 'MATCH (n) RETURN n LIMIT 5'.")],
-    set: Annotated[list[str] | None, flag("--set NAME=VALUE", "A parameter: $NAME.")] = None,  # noqa: A002 - the option's name
-    write: Annotated[bool, flag("--write", "It may write; else it only reads.")] = False,
+    statement: str = argument("STATEMENT", "In quotes: 'MATCH (n) RETURN n LIMIT 5'."),
+    set: list[str] | None = option("--set NAME=VALUE", "A parameter: $NAME."),  # noqa: A002 - the option's name
+    write: bool = option("--write", "It may write; else it only reads.", False),
 ) -> None:
     """Run a Cypher statement in a Neo4j store and print its rows. It sees all groups."""
     from semgraph.formats import plural

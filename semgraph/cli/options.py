@@ -67,22 +67,29 @@ _HINTS = {
 }
 
 
-def flag(spelling: str, help: str, **more: Any) -> Any:  # noqa: A002 - the name in typer
+def option(spelling: str, help: str, default: Any = None, **more: Any) -> Any:  # noqa: A002 - the name in typer
     """An option of a command: `-o --output FILE` has two names, and a value that shells complete by its
     word.
     """
     words = spelling.split(" ")
     value = "" if words[-1].startswith("-") else words.pop()
-    return typer.Option(*words, metavar=value or None, help=help, **_completed(value, more))
+    return typer.Option(
+        default, *words, metavar=value or None, help=help, **_completed(value, more)
+    )
 
 
-def argument(value: str, help: str | None = None, **more: Any) -> Any:  # noqa: A002 - the name in typer
+def argument(value: str, help: str | None = None, default: Any = ..., **more: Any) -> Any:  # noqa: A002 - the name in typer
     """An argument of a command, which shells complete by its word."""
-    return typer.Argument(metavar=value or None, help=help, **_completed(value, more))
+    return typer.Argument(default, metavar=value or None, help=help, **_completed(value, more))
 
 
 def _completed(value: str, more: dict[str, Any]) -> dict[str, Any]:
     return {"autocompletion": completion.BY_VALUE.get(value.strip("[].")), **more}
+
+
+def _optional(spelling: str, help: str, **more: Any) -> Any:  # noqa: A002 - the name in typer
+    """An option as a field of a class; None if unset."""
+    return field(default=None, metadata={"option": option(spelling, help, **more)})
 
 
 Plan = Annotated[str, argument("PLAN", "A file, or a name: semgraph plans list.")]
@@ -92,37 +99,27 @@ Plan = Annotated[str, argument("PLAN", "A file, or a name: semgraph plans list."
 class PlanOptions:
     """The rows, parameters and implementations of a plan, as typed."""
 
-    input: Annotated[
-        list[str] | None,
-        flag(
-            "-i --input NAME=FILE|-|TEXT|[]|all",
-            "Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
-            "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups; "
-            "FILE.json: an object with the rows of each input.",
-            autocompletion=completion.inputs,
-        ),
-    ] = None
-    set: Annotated[list[str] | None, flag("--set PARAM=VALUE", "A parameter of the plan.")] = None
-    preset: Annotated[
-        list[str] | None,
-        flag(
-            "--preset NAME",
-            "A preset of the plan; tuned: the choice of semgraph tune; or its FILE.yaml.",
-            autocompletion=completion.presets,
-        ),
-    ] = None
-    tuned: Annotated[str | None, flag("--tuned FILE", "A choice: --preset tuned of a file.")] = None
-    strict: Annotated[bool | None, flag("--strict", "Refuse a choice of tune that is stale.")] = (
-        None
+    input: list[str] | None = _optional(
+        "-i --input NAME=FILE|-|TEXT|[]|all",
+        "Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
+        "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups; "
+        "FILE.json: an object with the rows of each input.",
+        autocompletion=completion.inputs,
     )
-    use: Annotated[
-        list[str] | None,
-        flag("--use STEP=IMPLEMENTATION", "How a step is answered: block(left=10)."),
-    ] = None
-    prompt: Annotated[
-        list[str] | None,
-        flag("--prompt NAME=FILE", "Your file in the place of a prompt: judge_fact=mine.md."),
-    ] = None
+    set: list[str] | None = _optional("--set PARAM=VALUE", "A parameter of the plan.")
+    preset: list[str] | None = _optional(
+        "--preset NAME",
+        "A preset of the plan; tuned: the choice of semgraph tune; or its FILE.yaml.",
+        autocompletion=completion.presets,
+    )
+    tuned: str | None = _optional("--tuned FILE", "A choice: --preset tuned of a file.")
+    strict: bool | None = _optional("--strict", "Refuse a choice of tune that is stale.")
+    use: list[str] | None = _optional(
+        "--use STEP=IMPLEMENTATION", "How a step is answered: block(left=10)."
+    )
+    prompt: list[str] | None = _optional(
+        "--prompt NAME=FILE", "Your file in the place of a prompt: judge_fact=mine.md."
+    )
 
     @property
     def loading(self) -> dict[str, Any]:
@@ -164,7 +161,7 @@ class PlanOptions:
         return dict(read_inputs(self.input or (), plan))
 
 
-_common = functools.partial(flag, rich_help_panel=_PANEL)
+_common = functools.partial(_optional, rich_help_panel=_PANEL)
 
 
 @dataclass(frozen=True)
@@ -174,16 +171,13 @@ class CommonOptions:
     """
 
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    config: Annotated[str | None, _common("--config FILE", "Instead of ./semgraph.toml.")] = None
-    format: Annotated[
-        Literal["text", "json", "csv", "latex", "markdown"] | None,
-        _common(
-            "--format", "json: one document on stdout, an object or a list. The others: of compare."
-        ),
-    ] = None
-    verbose: Annotated[bool | None, _common("-v --verbose", "Say more; show tracebacks.")] = None
-    quiet: Annotated[bool | None, _common("-q --quiet", "Results and errors only.")] = None
-    no_color: Annotated[bool | None, _common("--no-color", "As NO_COLOR does.")] = None
+    config: str | None = _common("--config FILE", "Instead of ./semgraph.toml.")
+    format: Literal["text", "json", "csv", "latex", "markdown"] | None = _common(
+        "--format", "json: one document on stdout, an object or a list. The others: of compare."
+    )
+    verbose: bool | None = _common("-v --verbose", "Say more; show tracebacks.")
+    quiet: bool | None = _common("-q --quiet", "Results and errors only.")
+    no_color: bool | None = _common("--no-color", "As NO_COLOR does.")
 
     @property
     def json(self) -> bool:
@@ -295,20 +289,14 @@ _STYLES = {  # of parts of lines
 
 def say(console: Console, line: str) -> None:
     """Print text without markup and control characters, which data may contain. In a terminal a line that
-    is too long continues indented, unless it has a command to copy.
+    is too long is continued, indented.
     """
     from rich.text import Text
 
-    from semgraph.render.tables import folded, hanging
+    from semgraph.render.tables import wrapped
 
     harmless = escaped(redacted(line))
-    parts = [harmless]
-    if console.is_terminal and len(harmless) > console.width and "semgraph " not in harmless:
-        indent = len(harmless) - len(harmless.lstrip())
-        parts = folded(harmless, console.width)
-        if indent:
-            parts = hanging(harmless, console.width, indent + 2, whole_words=True)
-    for part in parts:
+    for part in wrapped(harmless, console.width) if console.is_terminal else [harmless]:
         text = Text(part)
         for pattern, style in _STYLES.items():
             text.highlight_regex(pattern, style)
@@ -385,25 +373,17 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     place of a parameter `RunOptions`, `RefreshOptions` or `PlanOptions` its flags are added. The same options are
     accepted before the command's name; those after it take precedence.
     """
-    kinds = {
-        RunOptions: (RunOptions.flagged, _flags_of(RunOptions, command.__name__)),
-        RefreshOptions: (
-            lambda values: RefreshOptions(**values),
-            _flags_of(RefreshOptions, command.__name__),
-        ),
-        PlanOptions: (lambda values: PlanOptions(**values), _fields_of(PlanOptions)),
-    }
     own: list[inspect.Parameter] = []
-    made: dict[str, tuple[Callable[[Any], object], Sequence[inspect.Parameter]]] = {}
+    made: dict[str, tuple[type, Sequence[inspect.Parameter]]] = {}
     for parameter in list(inspect.signature(command, eval_str=True).parameters.values())[1:]:
-        if parameter.annotation in kinds:
-            made[parameter.name] = kinds[parameter.annotation]
+        if (kind := parameter.annotation) in (RunOptions, RefreshOptions, PlanOptions):
+            made[parameter.name] = kind, _options_of(kind, command.__name__)
             own += made[parameter.name][1]
         else:
             own.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
     settings = _setting_flags(command.__name__)
     taken = {parameter.name for parameter in own}
-    shared = [each for each in _fields_of(CommonOptions) if each.name not in {*taken, "chosen"}]
+    shared = [each for each in _options_of(CommonOptions) if each.name not in taken]
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @functools.wraps(command)
@@ -411,8 +391,8 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
         before = ctx.obj or CommonOptions()
         chosen = {**before.chosen, **_set(settings, values)}
         options = ctx.obj = replace(before, chosen=chosen, **_set(shared, values))
-        for name, (make, flags) in made.items():
-            values[name] = make(_set(flags, values))
+        for name, (kind, flags) in made.items():
+            values[name] = getattr(kind, "flagged", kind)(**_set(flags, values))
         if options.format in ("csv", "latex", "markdown") and command.__name__ != "compare":
             raise typer.BadParameter(f"{options.format} is a format of compare: text or json")
         with guard(options), in_shell():
@@ -433,21 +413,17 @@ def _set(parameters: Iterable[inspect.Parameter], values: dict[str, Any]) -> dic
     return {name: value for name, value in taken.items() if value is not None}
 
 
-@functools.cache
-def _fields_of(kind: type) -> tuple[inspect.Parameter, ...]:
-    """The fields of a class as options of a command."""
-    own = inspect.signature(kind, eval_str=True).parameters.values()
-    return tuple(parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own)
-
-
-def _flags_of(kind: type, command: str) -> list[inspect.Parameter]:
-    """The options of a run or refresh that a command takes."""
+def _options_of(kind: type, command: str = "") -> list[inspect.Parameter]:
+    """The fields of a class that are options of a command."""
     types = get_type_hints(kind)
-    flags = ((each.name, each.metadata.get("flag")) for each in fields(kind))
+    infos = (
+        (each.name, each.metadata.get("option") or each.metadata.get("flag"))
+        for each in fields(kind)
+    )
     return [
-        _parameter(name, types[name], flagged)
-        for name, flagged in flags
-        if flagged is not None and command in flagged.commands
+        _parameter(name, types[name], info)
+        for name, info in infos
+        if info is not None and (not isinstance(info, Flag) or command in info.commands)
     ]
 
 
@@ -460,12 +436,12 @@ def _setting_flags(command: str) -> list[inspect.Parameter]:
     ]
 
 
-def _parameter(name: str, type_: Any, flagged: Flag) -> inspect.Parameter:
-    panel = None if flagged.commands else _PANEL
-    info = flag(flagged.spelling, flagged.help, min=flagged.least, rich_help_panel=panel)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_ | None, info]
-    )
+def _parameter(name: str, type_: Any, info: Any) -> inspect.Parameter:
+    if isinstance(info, Flag):
+        panel = None if info.commands else _PANEL
+        info = option(info.spelling, info.help, min=info.least, rich_help_panel=panel)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=info, annotation=type_ | None)
 
 
 @contextmanager

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 
-from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag
+from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, option
 
 app = Commands(
     help="Plans: list, show, check, copy, new; the schema of their language.", no_args_is_help=True
@@ -36,9 +36,7 @@ def list_plans(options: CommonOptions) -> None:
 
 @app.command()
 @everywhere
-def show(
-    options: CommonOptions, plan: Annotated[str, argument("PLAN", "A name, or a file.")]
-) -> None:
+def show(options: CommonOptions, plan: str = argument("PLAN", "A name, or a file.")) -> None:
     """Explain one plan: inputs, parameters, presets, steps and their implementations, prompts, an
     example command.
     """
@@ -53,7 +51,7 @@ def show(
 @everywhere
 def check(
     options: CommonOptions,
-    files: Annotated[list[str] | None, argument("[FILE|DIR]...", show_default="./plans")] = None,
+    files: list[str] | None = argument("[FILE|DIR]...", default=None, show_default="./plans"),
 ) -> None:
     """Check plans and graphs without running them: problems and warnings, each with its line. Exit
     code 2 for problems.
@@ -71,7 +69,7 @@ def check(
             {"file": c.file, "ok": not c.problems, "problems": c.problems, "warnings": c.warnings}
             for c in checks
         ],
-        (line for c in checks for line in check_lines(c)),
+        check_lines(checks),
     )
     if summary := verdict(checks):
         options.talk(summary)
@@ -80,9 +78,7 @@ def check(
 
 @app.command()
 @everywhere
-def ways(
-    options: CommonOptions, plan: Annotated[str, argument("PLAN", "A name, or a file.")]
-) -> None:
+def ways(options: CommonOptions, plan: str = argument("PLAN", "A name, or a file.")) -> None:
     """Show the plans that a plan calls: the interface of each call, and the plans that fit in its
     place (--use STEP=PLAN).
     """
@@ -104,11 +100,9 @@ def ways(
 @everywhere
 def copy(
     options: CommonOptions,
-    plan: Annotated[str, argument("PLAN", "A name.")],
-    folder: Annotated[Path, argument("DIR", "Where to.")] = Path("plans"),
-    only: Annotated[
-        list[str] | None, flag("--only FILE", "Only this file of it: prompts/judge_fact.")
-    ] = None,
+    plan: str = argument("PLAN", "A name."),
+    folder: Path = argument("DIR", "Where to.", Path("plans")),
+    only: list[str] | None = option("--only FILE", "Only this file of it: prompts/judge_fact."),
 ) -> None:
     """Copy a plan with its graph, prompts and the plans it calls, so that you can change them.
     Overwrites nothing.
@@ -125,7 +119,7 @@ def copy(
 
 @app.command()
 @everywhere
-def new(options: CommonOptions, name: Annotated[str, argument("", "Its name.")]) -> None:
+def new(options: CommonOptions, name: str = argument("", "Its name.")) -> None:
     """Write ./plans/NAME.yaml, a commented plan that runs as it is. Overwrites nothing."""
     from semgraph.frontend.plan_files import created
 
@@ -138,9 +132,9 @@ def new(options: CommonOptions, name: Annotated[str, argument("", "Its name.")])
 @everywhere
 def schema(
     options: CommonOptions,
-    of: Annotated[
-        Literal["plan", "graph", "prompt"], flag("--of", "The kind of file; prompt: front matter.")
-    ] = "plan",
+    of: Literal["plan", "graph", "prompt"] = option(
+        "--of", "The kind of file; prompt: front matter.", "plan"
+    ),
 ) -> None:
     """Print the JSON Schema of plans, of graphs, or of the front matter of prompts: an editor that
     knows it completes and checks as you type.
@@ -170,9 +164,9 @@ def list_operators(options: CommonOptions) -> None:
 @everywhere
 def new_operator(
     options: CommonOptions,
-    operator: Annotated[str, argument("OPERATOR", "Such as sem_join.")],
-    name: Annotated[str, argument("", "What plans will call it, such as sorted_block.")],
-    folder: Annotated[Path, argument("[DIR]", "Your folder.")] = Path("operators"),
+    operator: str = argument("OPERATOR", "Such as sem_join."),
+    name: str = argument("", "What plans will call it, such as sorted_block."),
+    folder: Path = argument("[DIR]", "Your folder.", Path("operators")),
 ) -> None:
     """Write a template for an implementation of your own, DIR/OPERATOR/NAME.py; it passes the check
     unchanged.
@@ -191,10 +185,10 @@ def new_operator(
 @everywhere
 def check_operators(
     options: CommonOptions,
-    folder: Annotated[Path, argument("DIR", "A folder of <operator>/<name>.py.")],
-    injection: Annotated[
-        bool, flag("--injection", "Measure with --llm whether a row changes the answers of others.")
-    ] = False,
+    folder: Path = argument("DIR", "A folder of <operator>/<name>.py."),
+    injection: bool = option(
+        "--injection", "Measure with --llm whether a row changes the answers of others.", False
+    ),
 ) -> None:
     """Check implementations against their contract with a model in this process; nothing leaves the
     machine.

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from semgraph.cli.options import Commands, CommonOptions, PlanOptions, argument, everywhere, flag
+from semgraph.cli.options import Commands, CommonOptions, PlanOptions, argument, everywhere, option
 from semgraph.errors import PlanError
 
 app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)
@@ -53,9 +53,7 @@ def show(options: CommonOptions, run: Reference) -> None:
 
 @app.command()
 @everywhere
-def rm(
-    options: CommonOptions, runs: Annotated[list[str], argument("RUN...", "Ids, or beginnings.")]
-) -> None:
+def rm(options: CommonOptions, runs: list[str] = argument("RUN...", "Ids, or beginnings.")) -> None:
     """Remove records. What the runs wrote to a store stays."""
     from semgraph.execution.record import find_run
 
@@ -67,11 +65,11 @@ def rm(
 @everywhere
 def why(
     options: CommonOptions,
-    run: Annotated[str, argument("RUN|WHAT", "A run; or WHAT, alone.")],
-    what: Annotated[
-        str | None, argument("WHAT", "A key, a text or its beginning; or STEP:column=value.")
-    ] = None,
-    messages: Annotated[bool, flag("--messages", "Print the exact requests and answers.")] = False,
+    run: str = argument("RUN|WHAT", "A run; or WHAT, alone."),
+    what: str | None = argument(
+        "WHAT", "A key, a text or its beginning; or STEP:column=value.", None
+    ),
+    messages: bool = option("--messages", "Print the exact requests and answers.", False),
 ) -> None:
     """Explain a result: back from the row to the answers, the exact prompts and the source rows. Without
     RUN, of the latest run that wrote it.
@@ -105,10 +103,8 @@ def why(
 @everywhere
 def report(
     options: CommonOptions,
-    records: Annotated[
-        list[str], argument("RUN|COMPARISON...", "Ids, the beginnings of them, or last.")
-    ],
-    to: Annotated[str, flag("-o --output FILE", "The page; it opens without a network.")],
+    records: list[str] = argument("RUN|COMPARISON...", "Ids, the beginnings of them, or last."),
+    to: str = option("-o --output FILE", "The page; it opens without a network.", ...),
 ) -> None:
     """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison or
     a tuning the table and the charts.
@@ -124,9 +120,7 @@ def report(
 
 @journal.command()
 @everywhere
-def forget(
-    options: CommonOptions, groups: Annotated[list[str], argument("GROUP...", "Values.")]
-) -> None:
+def forget(options: CommonOptions, groups: list[str] = argument("GROUP...", "Values.")) -> None:
     """Delete the answers and vectors of groups from the journal. The graph and the records of runs
     stay.
 
@@ -150,10 +144,8 @@ def forget(
 @everywhere
 def prune(
     options: CommonOptions,
-    older: Annotated[str, flag("--older AGE", "Of this age at least: 90d, 12h, 30m.")],
-    group: Annotated[
-        list[str] | None, flag("--group GROUP", "Of this group; may be repeated.")
-    ] = None,
+    older: str = option("--older AGE", "Of this age at least: 90d, 12h, 30m.", ...),
+    group: list[str] | None = option("--group GROUP", "Of this group; may be repeated."),
 ) -> None:
     """Delete answers and vectors of a certain age from the journal. The graph and the records of runs
     stay.
@@ -180,24 +172,58 @@ def prune(
 
 
 @everywhere
+def show_graph(
+    options: CommonOptions,
+    group: str | None = argument(
+        "GROUP", "The value of the partition; default: the only one.", None
+    ),
+    to: str | None = option("-o --output FILE.html", "Write a page with the drawing."),
+    at: str | None = option(
+        "--at TIME", "Only what holds then: 2025-02-01, or with a time of day."
+    ),
+    graph: str | None = option(
+        "--graph FILE", "A graph.yaml; default: plans/graph.yaml, else the shipped."
+    ),
+) -> None:
+    """Show the graph of a group as the store has it; without GROUP, the groups."""
+    from semgraph.formats import size
+    from semgraph.render.stored import group_lines
+
+    with options.session() as session:
+        if group is None:
+            groups = options.wait(session.agroups(graph))
+            if len(groups) != 1:
+                options.result(groups, group_lines(groups, options.out.width))
+                return
+            group = next(iter(groups))
+        shown = options.wait(session.ashow(group, at=at, graph=graph))
+    for note in shown.notes:
+        options.warn(f"! {note}")
+    if to is None:
+        options.result(shown.as_dict(), shown.lines(options.out.width))
+        return
+    file = shown.save(to)
+    length = file.stat().st_size
+    line = f"{file}   {size(length)}, opens without a network"
+    options.result({"file": str(file), "bytes": length}, [line])
+
+
+@everywhere
 def export(
     options: CommonOptions,
     given: PlanOptions,
-    to: Annotated[
-        str,
-        flag(
-            "-o --output FILE",
-            "FILE.graphml, FILE.json (node-link), or FOLDER.parquet: nodes.parquet, edges.parquet.",
-        ),
-    ],
-    group: Annotated[str | None, argument("GROUP", "The value of the partition.")] = None,
-    plan: Annotated[
-        str | None, flag("--plan PLAN", "Instead of a group: the results of a plan, as FILE.json.")
-    ] = None,
-    graph: Annotated[
-        str | None,
-        flag("--graph FILE", "A graph.yaml; default: plans/graph.yaml, else the shipped."),
-    ] = None,
+    to: str = option(
+        "-o --output FILE",
+        "FILE.graphml, FILE.json (node-link), or FOLDER.parquet: nodes.parquet, edges.parquet.",
+        ...,
+    ),
+    group: str | None = argument("GROUP", "The value of the partition.", None),
+    plan: str | None = option(
+        "--plan PLAN", "Instead of a group: the results of a plan, as FILE.json."
+    ),
+    graph: str | None = option(
+        "--graph FILE", "A graph.yaml; default: plans/graph.yaml, else the shipped."
+    ),
 ) -> None:
     """Write a group's nodes and edges, with labels, properties and times, for other programs; or the
     results of a plan.

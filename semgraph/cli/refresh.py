@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from semgraph.cli.options import CommonOptions, Plan, PlanOptions, everywhere, flag
+from semgraph.cli.options import CommonOptions, Plan, PlanOptions, everywhere, option
 from semgraph.cli.run import introduce
 from semgraph.formats import plural
 from semgraph.options import RefreshOptions, RunOptions
@@ -32,7 +32,7 @@ def refresh(
     plan: Plan,
     given: PlanOptions,
     how: RefreshOptions,
-    yes: Annotated[bool, flag("--yes", "Apply without asking.")] = False,
+    yes: bool = option("--yes", "Apply without asking.", False),
 ) -> None:
     """Make the graph what a plan makes of its present inputs: show what changes, ask, and write it in
     one transaction. Unchanged requests are answered by the journal.
@@ -99,7 +99,8 @@ def _computed(
 
     options.talk("")
     members = plan.windows.input if plan.windows else ""
-    with watched(options.err, members, quiet=bool(options.quiet)) as progress:
+    quiet = bool(options.quiet)
+    with watched(options.err, members, quiet=quiet, notices=not options.json) as progress:
         job = session.arefresh(plan, inputs=inputs, progress=progress, **vars(how))
         try:
             return options.wait(job)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import typer
 
-from semgraph.cli.options import CommonOptions, Plan, PlanOptions, everywhere, flag
+from semgraph.cli.options import CommonOptions, Plan, PlanOptions, everywhere, option
 from semgraph.options import RunOptions
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ def _run(
     begun: list[str] = []
     options.talk("")
     try:
-        with watched(
-            options.err, plan.windows.input if plan.windows else "", quiet=bool(options.quiet)
-        ) as progress:
+        members = plan.windows.input if plan.windows else ""
+        quiet = bool(options.quiet)
+        with watched(options.err, members, quiet=quiet, notices=not options.json) as progress:
             request = replace(request, progress=progress, begun=begun.append)
             return options.wait(session.arun(plan, inputs=inputs, **vars(request)))
     except (KeyboardInterrupt, SemgraphError) as error:
@@ -121,7 +121,7 @@ def _report(
     given: PlanOptions,
 ) -> None:
     from semgraph.llm.base import ROLES
-    from semgraph.render.header import following
+    from semgraph.render.header import following, graph_words
     from semgraph.render.outcome import first_lines, hints, outcome, remarks
     from semgraph.stores.registry import lasts
 
@@ -139,7 +139,8 @@ def _report(
     roles = [each for each in options.chosen.get("model", ()) if each.partition("=")[0] in ROLES]
     without_steps = replace(options, chosen={**options.chosen, "model": roles})
     after = {name + without_steps.words(): doc for name, doc in next_plans}
-    options.talk(*hints(result, plan, after))
+    stored = graph_words(plan) + options.words("store", "config") if stays and plan.writes else None
+    options.talk(*hints(result, plan, after, stored))
     restart, refresh = (typed + more + options.words() for more in ("", given.words()))
     for line in remarks(result, plan, typed + options.words(*_CODE), restart, refresh):
         options.warn(line)
@@ -183,20 +184,17 @@ def explain(
     options: CommonOptions,
     plan: Plan,
     given: PlanOptions,
-    format: Annotated[Form, flag("--format", "How it is drawn.")] = "tree",  # noqa: A002 - the option's name
-    expand: Annotated[
-        list[str] | None, flag("--expand STEP", "Show the steps of the plan that STEP calls.")
-    ] = None,
-    full: Annotated[bool, flag("--full", "Show the steps of all called plans.")] = False,
-    queries: Annotated[bool, flag("--queries", "The SQL, and what the store is asked.")] = False,
-    prompts: Annotated[
-        bool, flag("--prompts", "The first messages of each step, with tokens.")
-    ] = False,
-    sample: Annotated[
-        int | None,
-        flag("--sample N", "Run N rows for real, without writing; say what all would take.", min=1),
-    ] = None,
-    run: Annotated[str | None, flag("--run RUN", "Put what that run did beside it.")] = None,
+    format: Form = option("--format", "How it is drawn.", "tree"),  # noqa: A002 - the option's name
+    expand: list[str] | None = option(
+        "--expand STEP", "Show the steps of the plan that STEP calls."
+    ),
+    full: bool = option("--full", "Show the steps of all called plans.", False),
+    queries: bool = option("--queries", "The SQL, and what the store is asked.", False),
+    prompts: bool = option("--prompts", "The first messages of each step, with tokens.", False),
+    sample: int | None = option(
+        "--sample N", "Run N rows for real, without writing; say what all would take.", min=1
+    ),
+    run: str | None = option("--run RUN", "Put what that run did beside it."),
 ) -> None:
     """Show what a plan will do, step by step, and its estimated cost. Nothing is written; only
     --sample calls a model.

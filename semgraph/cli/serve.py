@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from semgraph.cli.options import (
     CommonOptions,
     argument,
     everywhere,
-    flag,
     message_of,
+    option,
     run_until_signal,
 )
 from semgraph.formats import escaped, plural
@@ -38,35 +38,25 @@ _JOINT = ("max_usd", "max_calls", "max_tokens")  # limits of all calls of the se
 @everywhere
 def serve(
     options: CommonOptions,
-    address: Annotated[
-        str | None,
-        argument("[HOST:PORT]", "With --http: where to listen.", show_default="127.0.0.1:8000"),
-    ] = None,
+    address: str | None = argument(
+        "[HOST:PORT]", "With --http: where to listen.", None, show_default="127.0.0.1:8000"
+    ),
     *,
-    mcp: Annotated[bool, flag("--mcp", "By the Model Context Protocol (extra mcp).")] = False,
-    http: Annotated[bool, flag("--http", "Streamable HTTP instead of stdin and stdout.")] = False,
-    plans: Annotated[
-        str, flag("--plans PLAN,…", "Plans to serve: names, files; all: all but parts.")
-    ] = _DEFAULT,
-    group: Annotated[
-        str | None, flag("--group NAME", "The only group that is read and written.")
-    ] = None,
-    max_rows: Annotated[
-        int, flag("--max-rows N", "Rows of each table that a call gives.", min=1)
-    ] = 100,
-    keep: Annotated[
-        int, flag("--keep N", "Records of calls that stay; older are deleted.", min=1)
-    ] = 500,
-    token: Annotated[
-        str, flag("--token VARIABLE", "With --http: the environment variable with the token.")
-    ] = _TOKEN,
-    allow_host: Annotated[
-        list[str] | None,
-        flag("--allow-host NAME", "With --http: another host by which clients reach it."),
-    ] = None,
-    folder: Annotated[
-        Path | None, flag("--folder DIR", "The folder to serve from, instead of this one.")
-    ] = None,
+    mcp: bool = option("--mcp", "By the Model Context Protocol (extra mcp).", False),
+    http: bool = option("--http", "Streamable HTTP instead of stdin and stdout.", False),
+    plans: str = option(
+        "--plans PLAN,…", "Plans to serve: names, files; all: all but parts.", _DEFAULT
+    ),
+    group: str | None = option("--group NAME", "The only group that is read and written."),
+    max_rows: int = option("--max-rows N", "Rows of each table that a call gives.", 100, min=1),
+    keep: int = option("--keep N", "Records of calls that stay; older are deleted.", 500, min=1),
+    token: str = option(
+        "--token VARIABLE", "With --http: the environment variable with the token.", _TOKEN
+    ),
+    allow_host: list[str] | None = option(
+        "--allow-host NAME", "With --http: another host by which clients reach it."
+    ),
+    folder: Path | None = option("--folder DIR", "The folder to serve from, instead of this one."),
 ) -> None:
     """Serve plans as tools for agents. --max-usd, --max-calls and --max-tokens hold for all calls of the
     server together, --max-seconds for each. Expressions of callers take 30 s at most, or --max-seconds.

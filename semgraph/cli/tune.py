@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from semgraph.cli.options import CommonOptions, PlanOptions, argument, everywhere, flag
+from semgraph.cli.options import CommonOptions, PlanOptions, argument, everywhere, option
 from semgraph.errors import PlanError
 from semgraph.options import RunOptions
 
@@ -23,33 +23,32 @@ def tune(
     options: CommonOptions,
     given: PlanOptions,
     request: RunOptions,
-    plan: Annotated[str | None, argument("PLAN", "A file, or a name: semgraph plans list.")] = None,
-    floor: Annotated[float | None, flag("--floor F1", "The least F1; default: 0.95.")] = None,
-    per_1000: Annotated[
-        float | None, flag("--per-1000 USD", "Instead of a floor: the price of 1,000 rows.")
-    ] = None,
-    confidence: Annotated[float, flag("--confidence P", "The probability of the promise.")] = 0.95,
-    budget: Annotated[float | None, flag("--budget USD", "The same as --max-usd.")] = None,
-    sample: Annotated[int, flag("--sample N", "The most rows that are checked.", min=1)] = 400,
-    truth: Annotated[
-        str | None, flag("--truth FILE", "The right answers; default: those of the plan as it is.")
-    ] = None,
-    models: Annotated[
-        str | None, flag("--models A,B,…", "Roles and models to try: default,small,openai:NAME.")
-    ] = None,
-    step: Annotated[
-        list[str] | None, flag("--step STEP", "The step to tune; default: all that call a model.")
-    ] = None,
-    units: Annotated[
-        Literal["call", "row"],
-        flag("--units", "call: check one row of each call. row: check all, as if independent."),
-    ] = "call",
-    rows: Annotated[int | None, flag("--for ROWS", "The rows that must repay it.", min=1)] = None,
-    to: Annotated[
-        str | None, flag("-o --output FILE", "Where to write it; default: plans/PLAN.tuned.yaml.")
-    ] = None,
-    yes: Annotated[bool, flag("--yes", "Search without asking.")] = False,
-    show: Annotated[str | None, flag("--show ID", "Show a recorded tuning: ID, or last.")] = None,
+    plan: str | None = argument("PLAN", "A file, or a name: semgraph plans list.", None),
+    floor: float | None = option("--floor F1", "The least F1; default: 0.95."),
+    per_1000: float | None = option(
+        "--per-1000 USD", "Instead of a floor: the price of 1,000 rows."
+    ),
+    confidence: float = option("--confidence P", "The probability of the promise.", 0.95),
+    budget: float | None = option("--budget USD", "The same as --max-usd."),
+    sample: int = option("--sample N", "The most rows that are checked.", 400, min=1),
+    truth: str | None = option(
+        "--truth FILE", "The right answers; default: those of the plan as it is."
+    ),
+    models: str | None = option(
+        "--models A,B,…", "Roles and models to try: default,small,openai:NAME."
+    ),
+    step: list[str] | None = option(
+        "--step STEP", "The step to tune; default: all that call a model."
+    ),
+    units: Literal["call", "row"] = option(
+        "--units", "call: check one row of each call. row: check all, as if independent.", "call"
+    ),
+    rows: int | None = option("--for ROWS", "The rows that must repay it.", min=1),
+    to: str | None = option(
+        "-o --output FILE", "Where to write it; default: plans/PLAN.tuned.yaml."
+    ),
+    yes: bool = option("--yes", "Search without asking.", False),
+    show: str | None = option("--show ID", "Show a recorded tuning: ID, or last."),
 ) -> None:
     """Choose the cheapest implementations and models of a plan that are shown to be good enough.
 

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from semgraph.compare.comparison import GraphDifference, Quality, with_differences
 from semgraph.compare.labels import Judge, read_labels
-from semgraph.compare.preview import of_plan, plans_preview
+from semgraph.compare.preview import lasting, of_plan, plans_preview
 from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, checked, known_rows
 from semgraph.compare.truth import RowAnswers, comparable, graph_of, read_graph_truth
 from semgraph.diff import ENDS, UNCOMPARED, Change, Diff
@@ -29,7 +30,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Draw
 from semgraph.scores import GraphScore, Score, ScoredGraph, score_graph, tally
-from semgraph.stores.base import Store
+from semgraph.stores.base import ScanQuery, Store
 
 _CHANGES = 200  # rows of a difference that a record keeps
 
@@ -67,7 +68,11 @@ class PlanArms:
         judge, labels = bench.request.judge, self.labels
         of = f"the answers to {len(labels.queries)} queries" if labels else ""
         judging = [f"  after each trial plan {judge.name} judges {of}"] if judge else []
-        return [*plans_preview(expected, bench.opened.budget), *judging]
+        models = ((f, bench.arms[n].opened.llm) for n, f in expected.items())
+        calls = chain.from_iterable(f.calls_by_model(llm) for f, llm in models)
+        seen = expected[self.reference].estimator.seen
+        lasts = lasting(calls, bench.request.trials, seen)
+        return [*plans_preview(expected, bench.opened.budget), *lasts, *judging]
 
     async def ready(self, _ledger: Ledger) -> None:
         """Do nothing: each trial computes its vectors."""
@@ -181,7 +186,7 @@ async def written_rows(store: Store, plan: LogicalPlan) -> dict[str, pa.Table]:
     names = dict.fromkeys(sink.label.name for sink in plan.writes)
     names |= {end: None for n in names for end in (labels[n].source, labels[n].target) if end}
     wanted = {n: [p for p in labels[n].columns if p not in labels[n].derived] for n in names}
-    return {name: await store.scan(name, columns, None, ()) for name, columns in wanted.items()}
+    return {name: await store.scan(ScanQuery(name, columns)) for name, columns in wanted.items()}
 
 
 def difference(variant: str, reference: str, diff: Diff) -> GraphDifference:

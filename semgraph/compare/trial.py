@@ -41,7 +41,7 @@ from semgraph.physical.planner import compile_plan
 from semgraph.scores import ScoredGraph
 from semgraph.semantic.ask import Failure
 from semgraph.semantic.library import Library
-from semgraph.stores.base import EdgeWrite, NodeWrite, Store, WriteBatch, open_for_reading
+from semgraph.stores.base import EdgeWrite, NodeWrite, ScanQuery, Store, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
 
 K = TypeVar("K")
@@ -410,7 +410,9 @@ async def rows_of(
     rows, dimensions = {}, (await store.statistics()).dimensions
     for label in (*graph.nodes, *graph.edges):
         vectors = [name for name in label.vectors.values() if (label.name, name) in dimensions]
-        rows[label.name] = await store.scan(label.name, [*label.columns, *vectors], partitions, ())
+        rows[label.name] = await store.scan(
+            ScanQuery(label.name, [*label.columns, *vectors], partitions)
+        )
     return rows, next(iter(dimensions.values()), None)
 
 
@@ -445,7 +447,7 @@ async def _to_read(store: Store, graph: Graph) -> AsyncIterator[Store | None]:
             finally:
                 await copy.aclose()
         return
-    await open_for_reading(store, graph)
+    await store.attach(graph)
     yield store
 
 

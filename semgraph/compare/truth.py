@@ -28,7 +28,7 @@ from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemM
 from semgraph.logical.sinks import Merge
 from semgraph.provenance import at
 from semgraph.scores import Edge, ScoredGraph, ScoredNode, lookup
-from semgraph.stores.base import Store
+from semgraph.stores.base import ScanQuery, Store
 
 RowAnswers = Mapping[Hashable, Counter[Hashable]]
 EACH = "[]"
@@ -468,7 +468,7 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
         """The rows of a label with some properties; None for one that the label lacks."""
         known = [name for name in shown if name in graph.labels[label].properties]
         lacking = dict.fromkeys(name for name in shown if name not in known)
-        table = await store.scan(label, known, None, ())
+        table = await store.scan(ScanQuery(label, known))
         return [row | lacking for row in table.to_pylist()]
 
     members: defaultdict[str, set[str]] = defaultdict(set)

@@ -46,7 +46,7 @@ from semgraph.semantic.context import DryRun, DryRunEnded
 from semgraph.semantic.contract import Part, Rows
 from semgraph.semantic.dispatch import answer
 from semgraph.semantic.implementation import Implementation
-from semgraph.stores.base import Store
+from semgraph.stores.base import ScanQuery, Store
 
 _TWO = 2  # number of made-up rows: enough to show several in one call
 
@@ -266,7 +266,9 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
         all_partitions = node.partition == "all"
         never = (parse_scalar(f"\"{node.graph.key}\" = ''"),) if all_partitions else ()
         partitions = None if all_partitions else ["x"]
-        await store.scan(node.label, node.schema.names, partitions, (*where, *never), node.limit)
+        await store.scan(
+            ScanQuery(node.label, node.schema.names, partitions, (*where, *never), node.limit)
+        )
         return [node.step]
     return []
 

@@ -23,7 +23,7 @@ from semgraph.relational.batch import (
     values,
 )
 from semgraph.relational.segments import column_of
-from semgraph.stores.base import Alias, MatchQuery, StoreReads
+from semgraph.stores.base import Alias, MatchQuery, ScanQuery, StoreReads
 from semgraph.stores.conditions import Prop, compares_alike
 
 
@@ -69,9 +69,8 @@ async def run_scan(
     # The store applies the limit if it evaluates all conjuncts, but not over several partitions.
     whole = len(taken) == len(node.where) and (windows is None or len(windows) < 2)
     first = node.limit if whole else None
-    stored = await store.scan(
-        node.label, node.schema.names, None if windows is None else list(windows), taken, first
-    )
+    of, names = None if windows is None else list(windows), node.schema.names
+    stored = await store.scan(ScanQuery(node.label, names, of, taken, first))
     table = stored.select(node.schema.names).cast(node.schema)
     if windows is not None:
         table = _seen_by(table, stored.column(node.graph.partition), windows)

@@ -22,7 +22,6 @@ from semgraph.options import RunOptions
 from semgraph.session.inputs import example_rows, sampled_input, sampled_rows, typed_inputs
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
-from semgraph.stores.base import open_for_reading
 
 
 async def run_before(
@@ -79,7 +78,7 @@ async def _refuse_deletes(plan: LogicalPlan, resources: Resources) -> None:
     if not deleted or not resources.may_hold_rows:
         return
     async with resources.opened_store(plan.graph) as store:
-        await open_for_reading(store, plan.graph)
+        await store.attach(plan.graph)
         counts = {label: rows for label, rows in (await store.statistics()).counts.items() if rows}
         name = store.name
     if counts:

@@ -25,6 +25,8 @@ from semgraph.explain.algebra import algebra
 from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.explain.steps import as_data
 from semgraph.formats import plural
+from semgraph.llm.base import ModelSpec
+from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import OPTION
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
@@ -38,7 +40,7 @@ from semgraph.semantic.library import Library
 from semgraph.session.examples import Sample
 from semgraph.session.inputs import example_rows
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Store, open_for_reading
+from semgraph.stores.base import Store
 
 _LENGTH = 4  # of vectors, if none are stored
 _APPROXIMATE = {rule.__name__ for rule in APPROXIMATE}
@@ -127,7 +129,11 @@ class Explanation:
             return json.dumps(data, indent=1, ensure_ascii=False, default=str)
         about = [line for line in (skipped, engine) if line]
         about += self.sample.lines() if self.sample is not None else []
-        outline = Outline(physical, actual or {}, forecast, batched, models, self.expand, self.full)
+        specs = [self.resources.model(role) for role in models]
+        outline = Outline(
+            physical, actual or {}, forecast, batched, models, self.expand, self.full,
+            all(isinstance(spec, ModelSpec) and PROVIDERS[spec.provider].free for spec in specs),
+        )  # fmt: skip
         return outline.drawn(names, self.width, note, about)
 
     async def _pending(self, inputs: Mapping[str, pa.Table]) -> tuple[Mapping[str, pa.Table], str]:
@@ -143,7 +149,7 @@ class Explanation:
         rows = await prepare(windowing, own)
         try:
             async with self.resources.opened_store(plan.graph) as store:
-                await open_for_reading(store, plan.graph)
+                await store.attach(plan.graph)
                 committed = await committed_rows(store, plan.name, rows)
         except StoreUnavailable as error:
             return inputs, f"! not known: which rows are in the graph already. {error}"

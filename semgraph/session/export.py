@@ -9,10 +9,12 @@ import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +30,7 @@ from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Graph, Label
 from semgraph.privacy import private_folder
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Store, open_for_reading
+from semgraph.stores.base import ScanQuery, Store
 
 LABEL = "label"  # the attribute with the label of a node, or the type of an edge
 _TAKEN = {"node": {LABEL, "id"}, "edge": {LABEL, "id", "key"}}
@@ -67,7 +69,7 @@ class GroupTables:
         for label in (*self.graph.nodes, *self.graph.edges):
             own = (self.graph.key, self.graph.partition, *label.ends, *properties(label))
             names = list(dict.fromkeys(own))
-            rows = await self.store.scan(label.name, names, [self.group], ())
+            rows = await self.store.scan(ScanQuery(label.name, names, [self.group]))
             yield label, rows.select(names)
 
     @property
@@ -86,21 +88,37 @@ async def group_rows(resources: Resources, graph: Graph, group: str) -> AsyncIte
     """The rows of a group of the store. Raises PlanError if it holds none; StoreUnavailable."""
     resources.need_graph()
     async with resources.opened_store(graph) as store:
-        await open_for_reading(store, graph)
+        await store.attach(graph)
         for label in graph.labels:
-            if (await store.scan(label, [], [group], (), 1)).num_rows:
+            if (await store.scan(ScanQuery(label, [], [group], (), 1))).num_rows:
                 break
         else:
             raise await _nothing_of(store, graph, group)
         yield GroupTables(store, graph, group)
 
 
+async def groups(resources: Resources, graph: Graph) -> dict[str, dict[str, int]]:
+    """The groups of the store with the number of rows by label. Raises StoreUnavailable."""
+    resources.need_graph()
+    async with resources.opened_store(graph) as store:
+        await store.attach(graph)
+        return await _groups(store, graph)
+
+
+async def _groups(
+    store: Store, graph: Graph, limit: int | None = None
+) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for label in (*graph.nodes, *graph.edges):
+        rows = await store.scan(ScanQuery(label.name, [], None, (), limit))
+        for name, number in Counter(rows.column(graph.partition).to_pylist()).items():
+            found.setdefault(str(name), {})[label.name] = number
+    return dict(sorted(found.items()))
+
+
 async def _nothing_of(store: Store, graph: Graph, group: str) -> PlanError:
-    groups: dict[str, None] = {}
-    for label in graph.labels:
-        rows = await store.scan(label, [], None, (), _SOME)
-        groups |= dict.fromkeys(map(str, rows.column(graph.partition).to_pylist()))
-    names = ", ".join(name or '""' for name in sorted(groups)[:_NAMED])
+    groups = await _groups(store, graph, _SOME)
+    names = ", ".join(name or '""' for name in islice(groups, _NAMED))
     names += ", ..." if len(groups) > _NAMED else ""
     labels = ", ".join(list(graph.labels)[:_NAMED])
     there = f"groups: {names}" if groups else f"it has no rows of {labels}"

@@ -59,10 +59,10 @@ from semgraph.stores.base import (
     CommitMarker,
     History,
     NewContent,
+    ScanQuery,
     Store,
     WriteBatch,
     Written,
-    open_for_reading,
 )
 from semgraph.stores.prepare import scan_schema
 from semgraph.stores.writes import WrittenRow, kept_values, row_fingerprint, written
@@ -286,12 +286,12 @@ class _Refreshing:
         graph = self.plan.graph
         if not self.resources.may_hold_rows:
             empty = {
-                name: scan_schema(graph, name, [*label.columns], {}).empty_table()
+                name: scan_schema(graph, ScanQuery(name, [*label.columns]), {}).empty_table()
                 for name, label in graph.labels.items()
             }
             return {name: History() for name in partitions}, GraphRows(graph, empty), empty
         length = None if self.options.dry_run else await self._length()
-        await open_for_reading(self.store, graph, length)
+        await self.store.attach(graph, length)
         history = await self.store.history(self.plan.name, partitions)
         tables, _ = await rows_of(self.store, graph, partitions)
         return history, GraphRows(graph, tables), tables

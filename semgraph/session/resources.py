@@ -37,7 +37,7 @@ from semgraph.llm.endpoints import (
 )
 from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.providers import PROVIDERS, names_model
-from semgraph.llm.recording import Recorded, Recorder, Recording
+from semgraph.llm.recording import Recorded, Recorder, Recording, recording_file
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget, Limiter, Roles, Stack, Unsent
 from semgraph.logical.plan import LogicalPlan
@@ -501,7 +501,7 @@ class Resources:
 
     @asynccontextmanager
     async def open(
-        self, plan: LogicalPlan, *, fresh: bool, record_to: Path | None = None
+        self, plan: LogicalPlan, *, fresh: bool, record_to: str | Path | None = None
     ) -> AsyncIterator[Opened]:
         """Open the resources of a run, which stay open for the next one. A `fresh` run ignores
         cached answers; `record_to` is the file of the recording to write.
@@ -524,17 +524,18 @@ class Resources:
             journal = await of_loop.journal(path, self.settings.keep_days) if path else None
             retries = retry_policy(self.settings)
             stack = Stack(retries, budget, journal, fresh=fresh, unsent=self.unsent)
-            models = partial(self._models, of_loop.endpoints, stack, recording)
-            embedders = partial(self._embedder, of_loop.endpoints, stack, recording)
+            shared = of_loop.endpoints, stack, recording
+            models: Callable[[str], LLM] = partial(self._models, *shared)
+            embedders: Callable[[str], Embedder] = partial(self._embedder, *shared)
+            recorder = Recorder() if record_to is not None else None
+            if recorder is not None:
+                models, embedders = recorder.models(models), recorder.embedders(embedders)
             llm, embedder = models(""), embedders("")
             closing.push_async_callback(llm.aclose)
             closing.push_async_callback(embedder.aclose)
             store = await closing.enter_async_context(self.opened_store(plan.graph))
             now = self._clock(recording)
-            recorder = Recorder() if record_to is not None else None
-            if recorder is not None:
-                llm, embedder = recorder.llm(llm), recorder.embedder(embedder)
-                now = recorder.clock(now)
+            now = now if recorder is None else recorder.clock(now)
             yield Opened(llm, embedder, store, journal, budget, now, models, embedders)
             if recorder is not None and record_to is not None:
                 recorder.write(record_to)
@@ -601,8 +602,8 @@ class Resources:
     def _clock(self, recording: Path | Recording) -> Clock:
         if isinstance(recording, Recording) or not self.replays:
             return lambda _name: datetime.now(UTC)
-        spec = self.settings.model()
-        return Recorded(self.settings.cwd / spec.model if spec.model else recording).now
+        name = self.settings.model().model
+        return Recorded(recording_file(name, self.settings.cwd) if name else recording).now
 
     @asynccontextmanager
     async def opened_store(self, graph: Graph | None = None) -> AsyncIterator[Store]:

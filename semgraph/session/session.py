@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar
@@ -47,13 +47,14 @@ from semgraph.session.inputs import (
     refuse_other_groups,
     refuse_taken,
     refuse_unknown_words,
+    refuse_unreadable,
     typed_inputs,
 )
 from semgraph.session.resources import Owned, Resources, UserObjects, require_model
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
 from semgraph.session.run import RunRequest, run_plan, trimmed
 from semgraph.session.waiting import Waiting
-from semgraph.stores.base import Statistics, Store, Written, open_for_reading
+from semgraph.stores.base import Statistics, Store, Written
 from semgraph.tune.tuned import Tuned
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from semgraph.compare.comparison import Comparison, Estimate
     from semgraph.compare.request import ComparisonRequest, Say
     from semgraph.compare.variants import Grid, Variants
+    from semgraph.render.stored import StoredGraph
     from semgraph.session.arms import ArmMaker
     from semgraph.session.explaining import ExplainFormat
     from semgraph.session.export import Exported
@@ -74,7 +76,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _say(line: str) -> None:
+def _say(line: str) -> None:  # replaced by `said`, which knows notebooks
     sys.stderr.write(line + "\n")
 
 
@@ -587,9 +589,10 @@ class Session:
 
     async def acompare(  # noqa: D417 - the others are those of `arun`
         self,
-        plan: PlanLike,
+        plan: PlanLike | None = None,
         /,
         *,
+        dataset: str | Path | None = None,
         variants: Variants | None = None,
         grid: Grid | None = None,
         step: str | None = None,
@@ -608,6 +611,7 @@ class Session:
         seed: int = 0,
         fresh: bool = False,
         times: bool = False,
+        record_to: str | Path | None = None,
         say: Say | None = _say,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
@@ -621,7 +625,9 @@ class Session:
         need is sent once, and each is charged for it; trials share no answers.
 
         Args:
-            plan: A path, a name, a loaded plan, or a frame.
+            plan: A path, a name, a loaded plan, or a frame; default: that of the data set.
+            dataset: A folder with the rows, the truth and the plan, or the name of one that comes with
+                semgraph. What else is given takes the place of its files.
             variants: With `step` implementations, `["per_row", "packed(rows=10)"]`, or these by name.
                 Or changes by variant, `{"one": {"preset": "fused"}, "two": {"told": "block()"}}`:
                 `preset`, `plan`, `llm`, `embedder`, `params.NAME`, `models.ROLE`, `prompts.NAME` (a
@@ -641,10 +647,11 @@ class Session:
             trials: The number of independent trials of each variant.
             params: As for `arun`, for all variants, as `preset`, `use`, `prompts`, `rows`, `sample`,
                 `seed`, `fresh`, `inputs` and further inputs as keyword arguments.
-            strict: Refuse a stale choice of `semgraph tune`, as `prepare` does.
+            strict: Refuse a stale choice of `semgraph tune`.
             times: Send all requests of each variant, so that its time can be measured.
+            record_to: A file for a recording of what the session's own models answer.
             say: Called with the estimated cost and with progress, line by line; default: print to
-                stderr. None: silent.
+                stderr, in a notebook one line that changes. None: silent.
 
         Raises:
             PlanError: The request is wrong; nothing was spent.
@@ -652,14 +659,34 @@ class Session:
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.loop import compare
+        from semgraph.render.progress import said
 
-        request, resources = self._comparison(
-            plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(rows=rows, sample=sample, seed=seed),
-            {"params": params, "preset": preset, "use": use, "prompts": prompts, "strict": strict},
-            truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
-            judge=None if judge is None else self.prepare(judge),
-        )  # fmt: skip
-        return await compare(request, resources)
+        loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
+        loading |= {"prompts": prompts, "strict": strict}
+        given = {**(inputs or {}), **more}
+        if dataset is not None:
+            from semgraph.compare.dataset import Dataset
+
+            data = Dataset.named(dataset, self.folder)
+            plan = data.plan if plan is None else plan
+            logical = self.prepare(plan, **loading)
+            given |= data.rows(logical, given)
+            if labels is None:
+                answers = data.answers(logical, step, truth)
+                step, truth, labels = (answers.get(key) for key in ("step", "truth", "labels"))
+            variants = variants or (None if grid else data.variants)
+        if plan is None:
+            hint = command("semgraph compare PLAN …, or --dataset DIR", 'compare("PLAN", …)')
+            raise PlanError("there is no plan to compare", hint=hint)
+        with said(sys.stderr if say is _say else say) as saying:
+            request, resources = self._comparison(
+                plan, variants, grid, step, given, RunOptions(rows=rows, sample=sample, seed=seed), loading,
+                truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=saying, labels=labels, at=at,
+                judge=None if judge is None else self.prepare(judge), record_to=record_to,
+            )  # fmt: skip
+            if dataset is not None:
+                refuse_unreadable(request.inputs)
+            return await compare(request, resources)
 
     def _comparison(
         self,
@@ -757,25 +784,22 @@ class Session:
             BudgetReached: The search would pass a limit.
         """
         from semgraph.compare.variants import read_variants
+        from semgraph.render.progress import said
         from semgraph.tune.choose import tune
         from semgraph.tune.search import TuneRequest
 
-        loading = {
-            "params": params,
-            "preset": preset,
-            "use": use,
-            "prompts": prompts,
-            "strict": strict,
-        }
+        loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
+        loading |= {"prompts": prompts, "strict": strict}
         given = {**(inputs or {}), **more}
         maker = self._arm_maker(plan, given, loading, Session.atune, RunOptions())
-        request = TuneRequest(
-            maker.request({}, truth=truth, runs=self.runs, fresh=fresh, say=say),
-            lambda changes: maker.arms(read_variants(changes, None)),
-            tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
-            units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
-        )  # fmt: skip
-        return await tune(request, maker.resources)
+        with said(sys.stderr if say is _say else say) as saying:
+            request = TuneRequest(
+                maker.request({}, truth=truth, runs=self.runs, fresh=fresh, say=saying),
+                lambda changes: maker.arms(read_variants(changes, None)),
+                tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
+                units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
+            )  # fmt: skip
+            return await tune(request, maker.resources)
 
     @_takes_arguments_of(atune)
     def tune(self, plan: PlanLike, /, **options: Any) -> Tuning:
@@ -783,7 +807,7 @@ class Session:
         return self._waiting.wait(self.atune(plan, **options), calls_model=True)
 
     @_takes_arguments_of(acompare)
-    def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
+    def compare(self, plan: PlanLike | None = None, /, **options: Any) -> Comparison:
         """Compare and wait for the result. Takes the arguments of `acompare`."""
         return self._waiting.wait(self.acompare(plan, **options), calls_model=True)
 
@@ -830,8 +854,15 @@ class Session:
         """
         labels = self._labels(graph)
         async with self._resources.opened_store(labels) as store:
-            await open_for_reading(store, labels)
+            await store.attach(labels)
             return await store.statistics()
+
+    @checks_arguments
+    def cypher(
+        self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
+    ) -> list[dict[str, Any]]:
+        """The rows of a Cypher statement in a Neo4j store. Blocks until `acypher` ends."""
+        return self._waiting.wait(self.acypher(text, parameters, write=write))
 
     async def acypher(
         self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
@@ -856,7 +887,7 @@ class Session:
         local = self.folder / "plans" / "graph.yaml"
         default = local if local.exists() else plans_folder() / "graph.yaml"
         with errors_of("graph"):
-            return read_graph(default if graph is None else graph_file(graph))
+            return read_graph(default if graph is None else graph_file(graph, self.folder))
 
     @checks_arguments
     def graph(self, group: str, *, graph: str | Path | Graph | None = None) -> nx.MultiDiGraph:
@@ -886,6 +917,53 @@ class Session:
         labels = self._labels(graph)
         async with group_rows(self._resources, labels, group) as tables:
             return await networkx_graph(labels, tables)
+
+    async def ashow(
+        self,
+        group: str,
+        *,
+        at: str | datetime | None = None,
+        graph: str | Path | Graph | None = None,
+    ) -> StoredGraph:
+        """A group's graph as a text and a drawing, which a notebook shows and `save` writes as a page.
+        The store is only read.
+
+        Args:
+            group: The value of the partition.
+            at: A time, `2025-02-01`: edges that do not hold then are left out.
+            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
+
+        Raises:
+            PlanError: The store holds no row of this group, or `at` is no time.
+            StoreUnavailable: The store does not answer, or does not exist.
+        """
+        from semgraph.render.stored import StoredGraph, as_of, read_time
+        from semgraph.session.export import group_rows
+
+        labels, time = self._labels(graph), None if at is None else read_time(at)
+        async with group_rows(self._resources, labels, group) as rows:
+            found = [(label.name, table) async for label, table in rows]
+        if time is not None:
+            found = as_of(found, labels, time)
+        return StoredGraph(group, labels, found, time, rows.notes)
+
+    @_takes_arguments_of(ashow)
+    def show(self, group: str, **options: Any) -> StoredGraph:
+        """A group's graph as a text and a drawing. Takes the arguments of `ashow`."""
+        return self._waiting.wait(self.ashow(group, **options))
+
+    async def agroups(self, graph: str | Path | Graph | None = None) -> dict[str, dict[str, int]]:
+        """The groups of the store, each with its number of rows by label. The store is only read.
+
+        Args:
+            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
+
+        Raises:
+            StoreUnavailable: The store does not answer, or does not exist.
+        """
+        from semgraph.session.export import groups
+
+        return await groups(self._resources, self._labels(graph))
 
     @checks_arguments
     def export(

@@ -101,6 +101,20 @@ class MatchQuery:
 
 
 @dataclass(frozen=True)
+class ScanQuery:
+    """The rows of a label: key, partition, ends of an edge, and some properties, sorted by key.
+    `partitions` are those to read (None: all); `where` names properties without an alias; `limit` is
+    over all partitions.
+    """
+
+    label: str
+    properties: Sequence[str] = ()
+    partitions: Sequence[str] | None = None
+    where: Sequence[Scalar] = ()
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
 class MergeWrite:
     """Merge nodes or edges by key. `rows` has the key, the partition and every property to write, including
     vectors.
@@ -323,18 +337,8 @@ class StoreReads(Protocol):
         of the variables; variable-length paths first by length.
         """
 
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        """The rows of a label: key, partition, ends of an edge, and some properties, sorted by key.
-        `partitions` are those to read (None: all); `where` names properties without an alias;
-        `limit` is over all partitions.
-        """
+    async def scan(self, query: ScanQuery) -> pa.Table:
+        """The rows of a label."""
 
 
 @runtime_checkable
@@ -426,11 +430,6 @@ class Store(StoreReads, Protocol):
 
     async def aclose(self) -> None:
         """Close connections. Safe to call twice."""
-
-
-async def open_for_reading(store: Store, graph: Graph, dimensions: int | None = None) -> None:
-    """Open a store for a graph without creating anything. Raises as `Store.attach`."""
-    await store.attach(graph, dimensions)
 
 
 def derived_report(label: Label, derived: Derived, count: int) -> list[str]:

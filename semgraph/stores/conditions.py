@@ -8,16 +8,16 @@ translated to Cypher or SQL.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from semgraph.errors import DataError, EngineError, Fault
@@ -28,25 +28,6 @@ from semgraph.expr.types import TIMESTAMP, type_of_arrow
 from semgraph.logical.schema import Label
 from semgraph.stores.base import Alias
 from semgraph.stores.prepare import column
-
-Op = Literal[
-    "and",
-    "or",
-    "not",
-    "=",
-    "<>",
-    "<",
-    "<=",
-    ">",
-    ">=",
-    "is null",
-    "in",
-    "contains",
-    "overlaps",
-    "coalesce",
-    "same",
-    "pair",
-]
 
 
 @dataclass(frozen=True)
@@ -72,18 +53,20 @@ class Value:
 
 @dataclass(frozen=True)
 class Test:
-    """An operator and its operands, with NULL as in SQL.
+    """An operator and its operands, with NULL as in SQL: `and`, `or`, `not`, `is null`, `coalesce`, a
+    comparison as it is written, or one of the following.
 
     `in` has a needle and its items; `contains` has a list and an item, `overlaps` two lists. Both
     are NULL if an operand is, but an empty list contains no NULL, and a NULL inside a list never
     matches. `same` is IS NOT DISTINCT FROM. `pair` is {a, b} = {c, d} in either order, never NULL.
     """
 
-    op: Op
+    op: str
     args: tuple[Term, ...]
 
 
 Term = Prop | Value | Test
+TypeOf = Callable[[Prop], Type | None]  # the type of a property; None for vectors
 
 
 def parts_of(term: Term) -> Iterator[Term]:
@@ -97,7 +80,7 @@ def parts_of(term: Term) -> Iterator[Term]:
 _SAME_TYPE = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"})
 _BOOLEAN = Type("boolean")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
-_COMPARISONS: dict[type[exp.Expr], Op] = {
+_COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -112,20 +95,16 @@ _COMPARISONS: dict[type[exp.Expr], Op] = {
 }
 
 
+@lru_cache(maxsize=4096)
 def read(expr: Scalar, alias: Alias) -> Term | None:
     """Read a conjunct as a term; None if stores cannot evaluate it. The alias is one name, or
     several; None: every `a.b` is a variable and a property; "": every name without an alias is a
     property.
     """
-    return _read(expr.sql, alias)
-
-
-@lru_cache(maxsize=4096)
-def _read(sql: str, alias: Alias) -> Term | None:
     import sqlglot
 
     try:
-        return _term(sqlglot.parse_one(sql, dialect=Faithful), alias)
+        return _term(sqlglot.parse_one(expr.sql, dialect=Faithful), alias)
     except _Unsupported:
         return None
 
@@ -135,26 +114,21 @@ class _Unsupported(Exception):
 
 
 def _term(tree: exp.Expr, alias: Alias) -> Term:
-    while isinstance(tree, exp.Paren):
-        tree = tree.this
-    columns = list(tree.find_all(exp.Column))
-    if not any(_prop(column, alias) for column in columns):
+    tree = tree.unnest()
+    if not any(_prop(column, alias) for column in tree.find_all(exp.Column)):
         return _value(tree)
     if isinstance(tree, exp.Column) and (prop := _prop(tree, alias)):
         return prop
-    if type(tree) in _COMPARISONS:
-        pair = _pair(tree, alias) if isinstance(tree, exp.EQ) else None
-        return pair or Test(
-            _COMPARISONS[type(tree)], (_term(tree.this, alias), _term(tree.expression, alias))
-        )
-    return _other(tree, alias)
+    return (isinstance(tree, exp.EQ) and _pair(tree, alias)) or _test(tree, alias)
 
 
-def _other(tree: exp.Expr, alias: Alias) -> Term:
-    def test(op: Op, *parts: exp.Expr) -> Test:
+def _test(tree: exp.Expr, alias: Alias) -> Test:
+    def test(op: str, *parts: exp.Expr) -> Test:
         return Test(op, tuple(_term(part, alias) for part in parts))
 
     match tree:
+        case _ if type(tree) in _COMPARISONS:
+            term = test(_COMPARISONS[type(tree)], tree.this, tree.expression)
         case exp.Not():
             term = test("not", tree.this)
         case exp.NullSafeNEQ():
@@ -162,11 +136,8 @@ def _other(tree: exp.Expr, alias: Alias) -> Term:
         case exp.Is() if isinstance(tree.expression, exp.Null):
             term = test("is null", tree.this)
         case exp.Between():
-            sides = (
-                test(">=", tree.this, tree.args["low"]),
-                test("<=", tree.this, tree.args["high"]),
-            )
-            term = Test("and", sides)
+            low, high = tree.args["low"], tree.args["high"]
+            term = Test("and", (test(">=", tree.this, low), test("<=", tree.this, high)))
         case exp.Coalesce():
             term = test("coalesce", tree.this, *tree.expressions)
         case exp.In(args={"field": exp.Array() as listed}) if _are_literals(listed):
@@ -196,33 +167,28 @@ def _prop(column: exp.Column, alias: Alias) -> Prop | None:
     return None
 
 
-def read_all(
-    scalars: Sequence[Scalar], alias: Alias, type_of: Callable[[Prop], Type | None]
-) -> tuple[Term, ...]:
+def read_all(scalars: Sequence[Scalar], alias: Alias, type_of: TypeOf) -> tuple[Term, ...]:
     """Conjuncts as terms, values cast to what they are compared with. Raises EngineError."""
     terms = []
     for scalar in scalars:
         term = read(scalar, alias)
         if term is None:
             raise EngineError(f'stores do not take the condition "{scalar.text}"')
-        terms.append(cast_values(term, type_of))
+        terms.append(cast_values(term, type_of)[0])
     return tuple(terms)
 
 
 def of_hit(terms: Sequence[Term], alias: str) -> tuple[Term, ...]:
     """The terms that read only the hit, not the nodes at its ends."""
-    return tuple(
-        term
-        for term in terms
-        if all(part.var == alias for part in parts_of(term) if isinstance(part, Prop))
-    )
+
+    def reads_hit(term: Term) -> bool:
+        return all(part.var == alias for part in parts_of(term) if isinstance(part, Prop))
+
+    return tuple(filter(reads_hit, terms))
 
 
 def _value(tree: exp.Expr) -> Value:
-    if any(
-        isinstance(node, (exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window))
-        for node in tree.walk()
-    ):
+    if tree.find(exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window):
         raise _Unsupported
     scalar = from_ast(tree)
     return Value(scalar.sql, scalar.columns)
@@ -241,44 +207,35 @@ def _pair(tree: exp.EQ, alias: Alias) -> Test | None:
     return Test("pair", (*sides[0], *sides[1])) if ends == {"source", "target"} else None
 
 
-def cast_values(term: Term, type_of: Callable[[Prop], Type | None]) -> Term:
-    """A term that `compares_alike`, with values cast to the types that they are compared with."""
-    return _cast(term, type_of)[0]
-
-
-def _cast(term: Term, type_of: Callable[[Prop], Type | None]) -> tuple[Term, Type | None]:
-    """A term with its values cast, and the type of its properties; None if they have none."""
+def cast_values(term: Term, type_of: TypeOf) -> tuple[Term, Type | None]:
+    """A term that `compares_alike`, with values cast to the types that they are compared with, and
+    the type of its properties; None if they have none.
+    """
     if isinstance(term, Value):
         return term, None
     if isinstance(term, Prop):
         return term, type_of(term)
-    args, kinds = zip(*(_cast(arg, type_of) for arg in term.args), strict=True)
+    args, kinds = zip(*(cast_values(arg, type_of) for arg in term.args), strict=True)
     if term.op not in _SAME_TYPE:
         return replace(term, args=args), _BOOLEAN
-    types = [kind for kind in kinds if kind is not None]
-    met = next((kind for kind in types if kind.name == "double"), types[0] if types else None)
-    cast = tuple(
-        _cast_to(arg, met) if isinstance(arg, Value) and met is not None else arg for arg in args
-    )
+    types = sorted(filter(None, kinds), key=lambda kind: kind.name != "double")
+    cast = tuple(_cast_to(arg, types[0]) if types else arg for arg in args)
+    met = next(iter(types), None)
     return replace(term, args=cast), met if term.op == "coalesce" else _BOOLEAN
 
 
-def _cast_to(value: Value, kind: Type) -> Value:
-    always = kind.name in ("timestamp", "date", "double")
-    if always or (value.is_text and kind.name in ("int64", "boolean")):
-        return replace(value, sql=f"CAST({value.sql} AS {kind.sql})")
-    return value
+def _cast_to(term: Term, kind: Type) -> Term:
+    of_text = isinstance(term, Value) and term.is_text and kind.name in ("int64", "boolean")
+    if isinstance(term, Value) and (of_text or kind.name in ("timestamp", "date", "double")):
+        return replace(term, sql=f"CAST({term.sql} AS {kind.sql})")
+    return term
 
 
 def compares_alike(
-    expr: Scalar,
-    alias: Alias,
-    type_of: Callable[[Prop], Type | None],
-    rows: Mapping[str, pa.DataType],
+    expr: Scalar, alias: Alias, type_of: TypeOf, rows: Mapping[str, pa.DataType]
 ) -> bool:
     """Whether every store decides a conjunct as DuckDB does: compared operands have one type, or
-    values can be cast to it. `type_of` gives the types of properties (None for vectors), `rows`
-    those of the requesting rows' columns.
+    values can be cast to it. `rows` are the types of the requesting rows' columns.
     """
     term = read(expr, alias)
     if term is None:
@@ -287,16 +244,11 @@ def compares_alike(
         _require(_kind(term, type_of, pa.schema(list(rows.items()))) in (pa.bool_(), None))
     except (_Unsupported, Fault):
         return False
-    return all(
-        _is_plain_constant(value)
-        for value in values_of([cast_values(term, type_of)])
-        if not value.columns
-    )
+    values = values_of([cast_values(term, type_of)[0]])
+    return all(value.columns or _is_plain_constant(value) for value in values)
 
 
-def _kind(
-    term: Term, type_of: Callable[[Prop], Type | None], rows: pa.Schema
-) -> pa.DataType | None:
+def _kind(term: Term, type_of: TypeOf, rows: pa.Schema) -> pa.DataType | None:
     """The type of a term; None if it fits any. Raises _Unsupported if types differ."""
     if isinstance(term, Prop):
         kind = type_of(term)
@@ -309,18 +261,12 @@ def _kind(
         texts = any(isinstance(arg, Value) and arg.is_text for arg in term.args)
         _require(types <= {pa.bool_()} and not texts)
     elif term.op in ("contains", "overlaps"):
-        lists = (
-            {pa.list_(kind) for kind in kinds[1:] if kind is not None}
-            if term.op == "contains"
-            else {kinds[1]}
-        )
-        _require(kinds[0] is None or lists <= {kinds[0], None})
+        other = pa.list_(kinds[1]) if term.op == "contains" and kinds[1] is not None else kinds[1]
+        _require(None in (kinds[0], other) or kinds[0] == other)
     elif term.op in _SAME_TYPE:
-        if TIMESTAMP in types and not any(
-            kind == pa.date32()
-            for arg, kind in zip(term.args, kinds, strict=True)
-            if not isinstance(arg, Value)
-        ):
+        pairs = zip(term.args, kinds, strict=True)
+        of_props = {kind for arg, kind in pairs if not isinstance(arg, Value)}
+        if TIMESTAMP in types and pa.date32() not in of_props:
             types.discard(pa.date32())  # dates are cast to times
         _require(len(types) < 2 or types == {pa.int64(), pa.float64()})
         _require(term.op == "coalesce" or not any(map(pa.types.is_nested, types)))
@@ -358,13 +304,11 @@ def _is_plain_constant(value: Value) -> bool:
         return False
     values: Any = array.flatten() if isinstance(array, pa.ListArray) else array
     if pa.types.is_floating(values.type):
-        return not any(number is not None and math.isnan(number) for number in values.to_pylist())
+        return not pc.any(pc.is_nan(values)).as_py()
     if pa.types.is_temporal(values.type):
         whole = values.view(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
         largest = 2 ** (whole.type.bit_width - 1) - 1
-        return not any(
-            number is not None and abs(number) >= largest for number in whole.to_pylist()
-        )
+        return all(abs(number) < largest for number in whole.drop_null().to_pylist())
     return True
 
 
@@ -377,16 +321,14 @@ def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:
 def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
     """Each value for each of the rows, in canonical types. Raises DataError."""
     arrays = {value: _without_duckdb(value, rows) for value in values}
-    others = [value for value, array in arrays.items() if array is None]
-    arrays |= dict(zip(others, _computed(others, rows), strict=True))
+    if others := [value for value, array in arrays.items() if array is None]:
+        arrays |= dict(zip(others, _computed(others, rows), strict=True))
     return [array for value in values if (array := arrays[value]) is not None]
 
 
 def _computed(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
     from semgraph.expr.duckdb import rows_of
 
-    if not values:
-        return []
     read_of = sorted({path.split(".")[0] for value in values for path in value.columns})
     numbered = rows.select(read_of).append_column("#n", pa.array(range(rows.num_rows), pa.int64()))
     listed = ", ".join(f'{value.sql} AS "{i}"' for i, value in enumerate(values))
@@ -484,10 +426,5 @@ def _all_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
 
 
 def _one_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
-    pairs: tuple[Ends, ...] = ()
-    for term in terms:
-        more = _ends(term)
-        if more is None:
-            return None
-        pairs += more
-    return pairs
+    known = [pairs for pairs in map(_ends, terms) if pairs is not None]
+    return tuple(chain.from_iterable(known)) if len(known) == len(terms) else None

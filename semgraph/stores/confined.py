@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from semgraph.errors import PlanError
-from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import (
     CommitMarker,
@@ -17,6 +16,7 @@ from semgraph.stores.base import (
     MatchQuery,
     NewContent,
     PartitionState,
+    ScanQuery,
     SearchQuery,
     Store,
     WriteBatch,
@@ -55,26 +55,17 @@ class ConfinedStore:
         return ConfinedStore(self._store.share(), self._partition)
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        confined_rows = _OwnRows(self._partition, rows)
-        confined = [replace(q, partition=confined_rows.column(q.partition)) for q in queries]
-        return await self._store.search(confined, confined_rows.rows)
+        rows, own = self._confined(rows, [query.partition for query in queries])
+        confined = [replace(query, partition=own[query.partition]) for query in queries]
+        return await self._store.search(confined, rows)
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        confined_rows = _OwnRows(self._partition, rows)
-        return await self._store.match(
-            replace(query, partition=confined_rows.column(query.partition)), confined_rows.rows
-        )
+        rows, own = self._confined(rows, [query.partition])
+        return await self._store.match(replace(query, partition=own[query.partition]), rows)
 
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        only = [self._partition] if partitions is None or self._partition in partitions else []
-        return await self._store.scan(label, properties, only, where, limit)
+    async def scan(self, query: ScanQuery) -> pa.Table:
+        seen = query.partitions is None or self._partition in query.partitions
+        return await self._store.scan(replace(query, partitions=[self._partition] * seen))
 
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]
@@ -100,62 +91,39 @@ class ConfinedStore:
         """Refuse: indexes belong to all partitions."""
         del dimensions, drop
         what = f'the schema of {self.name} belongs to all groups, and this session has the group "{self._partition}" alone'
-        raise PlanError(
-            what, hint=f"run plans that write the schema of {graph.name} without a group"
-        )
+        hint = f"run plans that write the schema of {graph.name} without a group"
+        raise PlanError(what, hint=hint)
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
         """As `Store.clear`; for all partitions, clears only this one."""
         self._require(partitions or ())
         await self._store.clear([self._partition] if partitions is None else partitions)
 
+    def _confined(
+        self, rows: pa.Table, columns: Iterable[str | None]
+    ) -> tuple[pa.Table, dict[str | None, str]]:
+        """Rows of a read, with columns that replace partition columns (None: all partitions): they
+        have the partition if a cell equals or lists it, otherwise NULL.
+        """
+        only, names = self._partition, dict[str | None, str]()
+        for name in dict.fromkeys(columns):
+            own = names[name] = f"{_ONLY}{len(names)}"
+            cells = [only] * rows.num_rows if name is None else rows.column(name).to_pylist()
+            seen = (only in cell if isinstance(cell, list) else cell == only for cell in cells)
+            values = pa.array([only if sees else None for sees in seen], pa.string())
+            rows = rows.append_column(own, values)
+        return rows, names
+
     def _require_in(self, batch: WriteBatch) -> None:
-        for write in batch.writes:
-            if write.rows.num_rows:
-                self._require(_values(write.rows, self._column))
+        for write in (each for each in batch.writes if each.rows.num_rows):
+            named = self._column in write.rows.column_names
+            self._require(write.rows.column(self._column).unique().to_pylist() if named else [None])
 
     def _require(self, partitions: Collection[Any]) -> None:
         """Refuse to write another partition, or a row without one. Raises PlanError."""
-        others = [name for name in partitions if name != self._partition]
-        if others:
-            named = f'the group "{others[0]}"' if others[0] is not None else "rows without a group"
+        for name in (each for each in partitions if each != self._partition):
+            named = "rows without a group" if name is None else f'the group "{name}"'
             what = (
                 f'the plan writes {named}, and this session has the group "{self._partition}" alone'
             )
             raise PlanError(what, hint="nothing of these rows was written")
-
-
-def _values(rows: pa.Table, column: str) -> list[Any]:
-    """The distinct partitions of rows; None for rows without one."""
-    if column not in rows.column_names:
-        return [None]
-    values: list[Any] = rows.column(column).unique().to_pylist()
-    return values
-
-
-class _OwnRows:
-    """Rows of a read, confined to one partition: columns that name it or all name only it."""
-
-    def __init__(self, partition: str, rows: pa.Table) -> None:
-        self.rows = rows
-        self._partition = partition
-        self._names: dict[str | None, str] = {}
-
-    def column(self, name: str | None) -> str:
-        """The column that replaces a partition column; None means all partitions."""
-        if name not in self._names:
-            own = self._names[name] = f"{_ONLY}{len(self._names)}"
-            every = pa.array([self._partition] * self.rows.num_rows, pa.string())
-            values = every if name is None else self._confined(self.rows.column(name))
-            self.rows = self.rows.append_column(own, values)
-        return self._names[name]
-
-    def _confined(self, column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
-        """The partition if a cell equals or lists it, otherwise NULL."""
-        listed = pa.types.is_list(column.type)
-        cells = column.to_pylist()
-        values = [
-            self._partition if self._partition == cell or (listed and self._partition in (cell or ())) else None
-            for cell in cells
-        ]  # fmt: skip
-        return pa.array(values, pa.string())

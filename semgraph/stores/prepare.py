@@ -30,6 +30,7 @@ from semgraph.stores.base import (
     EdgeWrite,
     MatchQuery,
     NodeWrite,
+    ScanQuery,
     SearchQuery,
     Write,
     WriteBatch,
@@ -211,8 +212,8 @@ def check_partition(store: str, graph: Graph, label: str, partition: str, key: s
     """
     if (partition, key) != (graph.partition, graph.key):
         own, other = (
-            f"partition: {each[0]}, key: {each[1]}"
-            for each in ((partition, key), (graph.partition, graph.key))
+            f"partition: {partition}, key: {key}",
+            f"partition: {graph.partition}, key: {graph.key}",
         )
         what = f'{store}  stores {label} with {own}, and the graph "{graph.name}" has {other}'
         hint = "Nothing was read or written. Change the graph file, or name another store: --store"
@@ -363,12 +364,11 @@ def steps_of(paths: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.
     return pa.array(listed, kind)
 
 
-def scan_schema(
-    graph: Graph, label: str, properties: Sequence[str], dimensions: Dimensions
-) -> pa.Schema:
+def scan_schema(graph: Graph, query: ScanQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of the result of a scan."""
-    names = returned(graph, graph.label(label), properties, partition=True)
-    return pa.schema(_fields(graph.label(label), names, dimensions))
+    label = graph.label(query.label)
+    names = returned(graph, label, query.properties, partition=True)
+    return pa.schema(_fields(label, names, dimensions))
 
 
 # Rows to write.
@@ -455,18 +455,14 @@ def prepare_batch(
     RowsRefused for rows that cannot be written.
     """
     refusals = Refusals()
-
-    def prepare(write: Merging) -> T:
-        return convert(prepare_merge(graph, write))
-
-    converted: list[T | None] = []
-    for write in batch.writes:
+    converted: list[T | None] = [None] * len(batch.writes)
+    for i, write in enumerate(batch.writes):
         if write.rows.num_rows:
             check_columns(graph, write)
-        if isinstance(write, Deletion) or not write.rows.num_rows:
-            converted.append(None)
-        else:
-            converted.append(refusals.attempt(write, graph.key, prepare))
+            if not isinstance(write, Deletion):
+                converted[i] = refusals.attempt(
+                    write, graph.key, lambda each: convert(prepare_merge(graph, each))
+                )
     check_partitions(graph, batch, refusals)
     refusals.check()
     return converted
@@ -485,18 +481,11 @@ def prepare_merge(graph: Graph, write: Merging) -> PreparedMerge:
         else:
             vectors[name] = vectors_of(array, what)
     opened = {name: columns.pop(name).to_pylist() for name in label.open & set(columns)}
-    labels = zip(keys, opened.get("labels", ()), strict=False)  # none if the rows do not set them
-    attributes = zip(keys, opened.get("attributes", ()), strict=False)
-    return PreparedMerge(
-        graph,
-        write,
-        keys,
-        partitions,
-        columns,
-        vectors,
-        [None if n is None else labels_form(graph, n, label, key) for key, n in labels],
-        [None if text is None else attributes_form(text, label, key) for key, text in attributes],
-    )
+    # none if the rows do not set them
+    further, texts = (zip(keys, opened.get(n, ()), strict=False) for n in ("labels", "attributes"))
+    labels = [None if n is None else labels_form(graph, n, label, key) for key, n in further]
+    attributes = [None if t is None else attributes_form(t, label, key) for key, t in texts]
+    return PreparedMerge(graph, write, keys, partitions, columns, vectors, labels, attributes)
 
 
 def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
@@ -509,17 +498,14 @@ def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
 
 def check_columns(graph: Graph, write: Write) -> None:
     """Refuse rows without the key, or with columns that the label lacks. Raises EngineError."""
-    label = graph.label(write.label)
-    if graph.key not in write.rows.column_names:
+    label, names = graph.label(write.label), write.rows.column_names
+    if graph.key not in names:
         raise EngineError(f'rows to write to {label.name} have no column "{graph.key}"')
-    keys = write.rows.column(graph.key)
-    if keys.null_count:
+    if write.rows.column(graph.key).null_count:
         raise EngineError(f"a row to write to {label.name} has no {graph.key}")
-    unknown = sorted(set(write.rows.column_names) - {*label.columns, *label.vectors.values()})
-    if unknown and hasattr(write, "unite"):
-        raise EngineError(
-            f"rows to write to {label.name} have columns that it does not: {', '.join(unknown)}"
-        )
+    unknown = ", ".join(sorted({*names} - {*label.columns, *label.vectors.values()}))
+    if unknown and not isinstance(write, Deletion):
+        raise EngineError(f"rows to write to {label.name} have columns that it does not: {unknown}")
 
 
 def check_partitions(graph: Graph, batch: WriteBatch, refusals: Refusals) -> None:
@@ -529,15 +515,9 @@ def check_partitions(graph: Graph, batch: WriteBatch, refusals: Refusals) -> Non
     seen: dict[tuple[str, str | None], str] = {}
     times = Counter(write.label for write in batch.writes)
     for write in batch.writes:
-        if (
-            isinstance(write, Deletion)
-            or times[write.label] < 2
-            or graph.partition not in write.rows.column_names
-        ):
+        if isinstance(write, Deletion) or times[write.label] < 2:
             continue
-        parts = write.rows.column(graph.partition).to_pylist()
-        keys: list[str] = write.rows.column(graph.key).to_pylist()  # type: ignore[assignment]  # no NULL
-        for key, part in zip(keys, parts, strict=True):
+        for key, part in zip(*keys_of(graph, write), strict=True):
             if part is not None and seen.setdefault((write.label, key), part) != part:
                 refusals.add(write, key, taken(f"{write.label} {key}"))
 
@@ -550,9 +530,8 @@ def json_form(text: str, what: str) -> str:
     except UnicodeEncodeError:
         raise DataError(f"{what} holds half of a surrogate pair, which is no character") from None
     except ValueError as error:
-        raise DataError(
-            f"{what} is not JSON: {error}", hint="json text is made of values by to_json(...)"
-        ) from None
+        hint = "json text is made of values by to_json(...)"
+        raise DataError(f"{what} is not JSON: {error}", hint=hint) from None
     return canonical
 
 
@@ -568,11 +547,9 @@ def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
         raise DataError(
             f"attributes of {what} are no JSON object", hint='write {"name": value, ...}'
         )
+    own = {"", *label.columns, *label.derived, *label.ignore}
     for name in attributes:
-        reserved = name in {*label.columns, *label.derived, *label.ignore} or name.startswith(
-            RESERVED
-        )
-        if not name or reserved:
+        if name in own or name.startswith(RESERVED):
             why = "is a property of its own" if name else "is no name"
             hint = "give it another name in a step before"
             raise DataError(f'attribute "{name}" of {what} {why}', hint=hint)

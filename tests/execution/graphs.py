@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from semgraph.logical.schema import Graph
+from semgraph.stores.base import ScanQuery
 
 Contents = dict[str, dict[str, dict[str, Any]]]
 TIMES = {"created_at", "expired_at"}
@@ -22,7 +23,7 @@ async def contents(
     try:
         await store.attach(graph)
         found = {
-            name: await store.scan(name, list(label.columns), groups, ())
+            name: await store.scan(ScanQuery(name, list(label.columns), groups))
             for name, label in graph.labels.items()
         }
     finally:

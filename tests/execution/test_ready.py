@@ -20,6 +20,7 @@ from semgraph.execution.result import Result
 from semgraph.execution.windows import Wave, Window
 from semgraph.frontend.head import read_graph
 from semgraph.llm.base import Reply, Request
+from semgraph.stores.base import ScanQuery
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.execution.conftest import STORY, Place, Watched, Work, asked_about, declared, said, wire
 from tests.partial import maybe_partial
@@ -162,7 +163,7 @@ class Bench:
         opened = SqliteStore(self.folder / store)
         try:
             await opened.attach(read_graph(self.folder / "graph.yaml"))
-            rows = (await opened.scan("Note", ["uuid", "text", "names"], None, ())).to_pylist()
+            rows = (await opened.scan(ScanQuery("Note", ["uuid", "text", "names"]))).to_pylist()
         finally:
             await opened.aclose()
         return sorted(rows, key=lambda row: str(row["uuid"]))

@@ -17,6 +17,7 @@ import semgraph
 from semgraph.cli import app
 from semgraph.execution.result import Result
 from semgraph.frontend.head import read_graph
+from semgraph.stores.base import ScanQuery
 from tests.conftest import driver_of
 from tests.execution.conftest import STORY, Place, Watched, Work, place_of, said, variant
 from tests.inside import resources
@@ -128,7 +129,7 @@ class Notes:
     async def keys(self, label: str = "Note") -> list[str]:
         async with self.session() as session, resources(session).opened_store() as store:
             await store.ensure(read_graph(self.folder / "graph.yaml"), 8)
-            table = await store.scan(label, [], None, ())
+            table = await store.scan(ScanQuery(label))
             return sorted(table.column("uuid").to_pylist())
 
 

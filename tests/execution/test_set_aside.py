@@ -16,6 +16,7 @@ from semgraph.errors import DataError, SemgraphError
 from semgraph.execution.record import all_runs, read_lines, read_rows
 from semgraph.execution.result import Progress, Result
 from semgraph.frontend.head import read_graph
+from semgraph.stores.base import ScanQuery
 from tests.execution.conftest import Place
 from tests.inside import resources
 
@@ -73,7 +74,7 @@ def ids(session: semgraph.Session, label: str = "Note") -> list[str]:
     async def read() -> list[str]:
         async with resources(session).opened_store() as store:
             await store.ensure(read_graph(Path(session.folder) / "graph.yaml"), None)
-            table = await store.scan(label, [], None, ())
+            table = await store.scan(ScanQuery(label))
             return sorted(table.column("uuid").to_pylist())
 
     return asyncio.run(read())

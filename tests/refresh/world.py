@@ -20,7 +20,7 @@ from semgraph.options import RunOptions
 from semgraph.session.inputs import typed_inputs
 from semgraph.session.refresh import Refresh
 from semgraph.session.run import RunRequest, run_plan
-from semgraph.stores.base import History, Store
+from semgraph.stores.base import History, ScanQuery, Store
 from tests.execution.conftest import PLAN
 from tests.execution.graphs import wire
 from tests.patience import HANGS
@@ -63,7 +63,7 @@ async def state(store: Store, graph: Any = None, dimensions: int = 256) -> State
     return {
         (name, row[graph.key]): {k: v for k, v in row.items() if v not in (None, [], "{}")}
         for name, label in graph.labels.items()
-        for row in (await store.scan(name, list(label.columns), None, ())).to_pylist()
+        for row in (await store.scan(ScanQuery(name, list(label.columns)))).to_pylist()
     }
 
 

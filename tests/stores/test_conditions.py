@@ -88,7 +88,7 @@ def test_values_are_what_duckdb_says():
 
 def test_text_compared_with_a_time_is_cast_to_one():
     kinds = {"at": parse_type("timestamp"), "name": parse_type("string")}
-    cast = cast_values(
+    cast, _ = cast_values(
         term("hit.at <= '2025-01-31' AND hit.name <= '2025-01-31'"), lambda prop: kinds[prop.name]
     )
     assert [value.sql for value in values_of([cast])] == [

@@ -12,6 +12,7 @@ from semgraph.stores.base import (
     Method,
     NewContent,
     PartitionState,
+    ScanQuery,
     WriteBatch,
 )
 from semgraph.stores.confined import ConfinedStore
@@ -38,8 +39,8 @@ async def confined(store, world):
 
 
 async def rows_of_others(store):
-    people = (await store.scan("Person", ("name",), ["h"], ())).to_pylist()
-    edges = (await store.scan("KNOWS", ("fact",), ["h"], ())).to_pylist()
+    people = (await store.scan(ScanQuery("Person", ("name",), ["h"]))).to_pylist()
+    edges = (await store.scan(ScanQuery("KNOWS", ("fact",), ["h"]))).to_pylist()
     return people, edges, await store.states("p", {"h": ["n1"]})
 
 
@@ -84,7 +85,7 @@ async def test_a_path_stays_in_its_partition(confined, world):
     ("partitions", "expected"), [(None, ["g1", "g2"]), (["g", "h"], ["g1", "g2"]), (["h"], [])]
 )
 async def test_a_scan_reads_its_partition_alone(confined, partitions, expected):
-    rows = await confined.scan("Person", ("name",), partitions, ())
+    rows = await confined.scan(ScanQuery("Person", ("name",), partitions))
     assert rows.column("uuid").to_pylist() == expected
 
 
@@ -97,7 +98,7 @@ async def test_what_it_writes_is_written(confined, store, world):
     assert (await confined.states("p", {"g": ["n2"]}))["g"].head == "next"
     deletion = Deletion("Person", world.table("Person", [{"uuid": "g3"}]))
     await world.commit(confined, deletion)
-    assert (await store.scan("Person", (), ["g"], ())).num_rows == 2
+    assert (await store.scan(ScanQuery("Person", (), ["g"]))).num_rows == 2
 
 
 async def test_rows_of_another_partition_or_of_none_are_refused(confined, store, world):
@@ -115,7 +116,7 @@ async def test_rows_of_another_partition_or_of_none_are_refused(confined, store,
     with pytest.raises(PlanError, match='writes the group "h"'):
         await confined.states("p", {"h": ["n1"]})
     assert await rows_of_others(store) == before
-    assert (await store.scan("Person", (), ["g"], ())).num_rows == 2
+    assert (await store.scan(ScanQuery("Person", (), ["g"]))).num_rows == 2
 
 
 async def test_it_lists_and_replaces_windows_of_its_partition_alone(confined, store, world):
@@ -143,7 +144,7 @@ async def test_it_lists_and_replaces_windows_of_its_partition_alone(confined, st
 async def test_clearing_all_clears_its_partition(confined, store):
     before = await rows_of_others(store)
     await confined.clear()
-    assert (await store.scan("Person", (), None, ())).column("uuid").to_pylist() == ["h1", "h2"]
+    assert (await store.scan(ScanQuery("Person"))).column("uuid").to_pylist() == ["h1", "h2"]
     assert (await store.states("p", {"g": ["n1"]}))["g"] == PartitionState()
     assert await rows_of_others(store) == before
     with pytest.raises(PlanError, match='writes the group "h"'):

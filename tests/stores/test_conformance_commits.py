@@ -13,6 +13,7 @@ from semgraph.stores.base import (
     CommittedRow,
     Method,
     PartitionState,
+    ScanQuery,
     Store,
     count_round_trips,
     in_pieces,
@@ -21,7 +22,7 @@ from semgraph.stores.prepare import RowsRefused
 
 
 async def notes(store):
-    return (await store.scan("Note", (), None, ())).column("uuid").to_pylist()
+    return (await store.scan(ScanQuery("Note"))).column("uuid").to_pylist()
 
 
 def test_it_is_a_store(home):
@@ -323,7 +324,7 @@ async def test_a_graph_may_gain_properties_and_labels(shared_home, world):
             larger.write("Note", {"uuid": "n", "title": "Birds", "stars": 3}),
             larger.write("Place", {"uuid": "x"}),
         )
-        found = await store.scan("Note", ("content", "title", "stars"), ["g"], ())
+        found = await store.scan(ScanQuery("Note", ("content", "title", "stars"), ["g"]))
         assert found.to_pylist() == [
             {"uuid": "n", "group_id": "g", "content": "heron", "title": "Birds", "stars": 3}
         ]
@@ -393,7 +394,7 @@ async def test_clear_deletes_edges_of_deleted_nodes(groups, world):
         world.write("KNOWS", {"uuid": "over", "source": "g1", "target": "h1", "group_id": None}),
     )
     await groups.clear(["g"])
-    assert (await groups.scan("KNOWS", (), None, ())).column("uuid").to_pylist() == ["hk", "k"]
+    assert (await groups.scan(ScanQuery("KNOWS"))).column("uuid").to_pylist() == ["hk", "k"]
 
 
 async def test_clear_nothing(groups):
@@ -415,7 +416,7 @@ async def test_clear_all(groups, world):
 
 async def test_unknown_labels_and_columns_are_named(store, world):
     with pytest.raises(EngineError, match='"nme"'):
-        await store.scan("Person", ("nme",), None, ())
+        await store.scan(ScanQuery("Person", ("nme",)))
     with pytest.raises(EngineError, match='"nobody"'):
         await store.search([world.query("Person", Method("equal", "name", "nobody"))], world.rows())
     table = world.table("Note", [{"uuid": "n"}]).append_column("colour", [["red"]])

@@ -14,6 +14,7 @@ from semgraph.stores.base import (
     History,
     Method,
     NewContent,
+    ScanQuery,
     WriteBatch,
 )
 from semgraph.stores.prepare import RowsRefused
@@ -192,7 +193,7 @@ async def test_a_replacement_after_a_changed_head_writes_nothing(store, world, h
     with pytest.raises(ConcurrentWrite):
         await store.replace(replacement(*changes, heads=heads, markers=markers))
     assert await store.history("p", ["g", "h"]) == before
-    assert (await store.scan("Note", (), None, ())).column("uuid").to_pylist() == ["kept"]
+    assert (await store.scan(ScanQuery("Note"))).column("uuid").to_pylist() == ["kept"]
 
 
 async def test_a_replacement_with_a_refused_row_writes_nothing(store, world):
@@ -237,7 +238,7 @@ async def test_an_edge_is_replaced_by_one_with_other_ends(store, world):
     new = {"uuid": "k", "source": "c", "target": "a", "fact": "new stork"}
     writes = [world.delete("KNOWS", "k"), world.write("KNOWS", new, replace=True)]
     assert (await store.replace(replacement(*writes))).rows["KNOWS"] == 2
-    found = await store.scan("KNOWS", ("source", "target", "fact", "notes"), None, ())
+    found = await store.scan(ScanQuery("KNOWS", ("source", "target", "fact", "notes")))
     assert found.to_pylist() == [{**new, "group_id": "g", "notes": None}]
     query = world.query("KNOWS", Method("fulltext", "fact", "text"), properties=["fact_embedding"])
     [hits] = await store.search([query], world.rows(text=["heron", "stork"]))
@@ -250,7 +251,7 @@ async def test_a_node_is_deleted_and_made_anew(store, world):
     await world.commit(store, old, marker=marker)
     writes = [world.delete("Person", "a"), world.write("Person", {"uuid": "a", "name": "Bo"})]
     await store.replace(replacement(*writes, markers=[marker]))
-    found = await store.scan("Person", ("name", "labels", "turn"), None, ())
+    found = await store.scan(ScanQuery("Person", ("name", "labels", "turn")))
     assert found.to_pylist() == [
         {"uuid": "a", "group_id": "g", "name": "Bo", "labels": [], "turn": None}
     ]
@@ -271,7 +272,7 @@ PERSON = {
 
 async def person(store):
     names = ("name", "summary", "turn", "aliases", "labels", "attributes", "name_embedding")
-    [found] = (await store.scan("Person", names, None, ())).to_pylist()
+    [found] = (await store.scan(ScanQuery("Person", names))).to_pylist()
     return {name: found[name] for name in names}
 
 
@@ -335,7 +336,7 @@ async def test_a_replacing_write_of_edges_sets_its_columns_also_to_null(store, w
     both = world.write("KNOWS", {"uuid": "k1", **ends, **cleared}, edges[1], replace=True)
     await world.commit(store, both)
     names = ("fact", "notes", "since", "attributes", "fact_embedding")
-    first, second = (await store.scan("KNOWS", (*ends, *names), None, ())).to_pylist()
+    first, second = (await store.scan(ScanQuery("KNOWS", (*ends, *names)))).to_pylist()
     assert first == {"uuid": "k1", "group_id": "g", **ends, **cleared, "attributes": "{}"}
     assert second == {**edges[1], "group_id": "g", "attributes": '{"how":"work"}'}
     query = world.query("KNOWS", Method("fulltext", "fact", "text"), Method("nearest", "fact", "v"))
@@ -351,7 +352,7 @@ async def test_a_replacing_write_makes_new_rows_unless_only_existing(store, worl
     await world.commit(
         store, world.write("Note", {"uuid": "m"}, {"uuid": "n", "tags": None}, replace=True, only_existing=True)
     )  # fmt: skip
-    found = await store.scan("Note", ("content", "tags", "weight"), None, ())
+    found = await store.scan(ScanQuery("Note", ("content", "tags", "weight")))
     assert found.to_pylist() == [
         {"uuid": "n", "group_id": "g", "content": "a heron", "tags": None, "weight": None}
     ]
@@ -367,5 +368,5 @@ async def test_a_replacing_write_refuses_other_ends_and_other_partitions(store, 
     moved = world.write("Person", {"uuid": "a", "group_id": "h", "turn": 1}, replace=True)
     with pytest.raises(RowsRefused):
         await world.commit(store, moved)
-    found = await store.scan("KNOWS", ("source", "target"), ["g"], ())
+    found = await store.scan(ScanQuery("KNOWS", ("source", "target"), ["g"]))
     assert found.to_pylist() == [{**edge, "group_id": "g"}]

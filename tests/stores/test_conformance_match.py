@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.expr.scalar import parse_scalar
-from semgraph.stores.base import count_round_trips
+from semgraph.stores.base import ScanQuery, count_round_trips
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ async def test_one_round_trip_and_none_without_rows(circle, world):
 
 async def test_scan_is_sorted_by_key(circle, world):
     with count_round_trips() as trips:
-        found = await circle.scan("Person", ("name", "turn"), ["g"], ())
+        found = await circle.scan(ScanQuery("Person", ("name", "turn"), ["g"]))
         assert trips.number == 1
     assert found.column_names == ["uuid", "group_id", "name", "turn"]
     assert found.column("uuid").to_pylist() == ["a", "b", "c", "d"]
@@ -239,7 +239,7 @@ async def test_scan_is_sorted_by_key(circle, world):
 
 
 async def test_scan_of_edges_brings_their_ends(circle, world):
-    found = await circle.scan("KNOWS", ("fact", "uuid"), ["h"], ())
+    found = await circle.scan(ScanQuery("KNOWS", ("fact", "uuid"), ["h"]))
     assert found.column_names == ["uuid", "group_id", "source", "target", "fact"]
     assert found.to_pylist()[0] == {
         "uuid": "h.ab",
@@ -252,7 +252,7 @@ async def test_scan_of_edges_brings_their_ends(circle, world):
 
 async def test_scan_of_partitions(circle, world):
     async def keys(partitions):
-        return (await circle.scan("Note", (), partitions, ())).column("uuid").to_pylist()
+        return (await circle.scan(ScanQuery("Note", (), partitions))).column("uuid").to_pylist()
 
     assert await keys(["h"]) == ["h.n1", "h.n2"]
     assert await keys(["h", "g", "h", "none"]) == ["h.n1", "h.n2", "n1", "n2"]
@@ -264,7 +264,7 @@ async def test_scan_of_the_first_rows(circle, world):
     async def keys(partitions, limit, where=""):
         conjuncts = parse_scalar(where).conjuncts() if where else ()
         return (
-            (await circle.scan("Person", (), partitions, conjuncts, limit))
+            (await circle.scan(ScanQuery("Person", (), partitions, conjuncts, limit)))
             .column("uuid")
             .to_pylist()
         )
@@ -281,7 +281,9 @@ async def test_scan_of_the_first_rows(circle, world):
 
 async def test_scan_where(circle, world):
     async def keys(where):
-        found = await circle.scan("Person", ("name",), None, parse_scalar(where).conjuncts())
+        found = await circle.scan(
+            ScanQuery("Person", ("name",), None, parse_scalar(where).conjuncts())
+        )
         return found.column("uuid").to_pylist()
 
     assert await keys("turn >= 2 AND name <> 'C'") == ["d", "h.d"]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import DataError
-from semgraph.stores.base import Deletion, PartitionState, count_round_trips
+from semgraph.stores.base import Deletion, PartitionState, ScanQuery, count_round_trips
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ async def two(store, world):
 
 
 async def everything(store):
-    people = (await store.scan("Person", ("name", "labels"), None, ())).to_pylist()
-    edges = (await store.scan("KNOWS", ("fact",), None, ())).to_pylist()
+    people = (await store.scan(ScanQuery("Person", ("name", "labels")))).to_pylist()
+    edges = (await store.scan(ScanQuery("KNOWS", ("fact",)))).to_pylist()
     return people, edges, await store.states("p", {"g": ["g1", "g2"], "h": ["h1", "h2"]})
 
 

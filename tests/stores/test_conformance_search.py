@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from semgraph.stores.base import Method, count_round_trips
+from semgraph.stores.base import Method, ScanQuery, count_round_trips
 
 NAME = Method("equal", "name", "name")
 WORDS = Method("fulltext", "name", "text")
@@ -234,7 +234,7 @@ async def test_a_vector_of_zeros_is_as_none(store, world):
     )
     rows = world.rows(vector=[[1, 0, 0, 0]])
     assert world.keys(await search(store, world.query("Person", NEAR), rows)) == {}
-    stored = await store.scan("Person", ("name_embedding",), None, ())
+    stored = await store.scan(ScanQuery("Person", ("name_embedding",)))
     assert stored.column("name_embedding").to_pylist() == [None, None]
     await world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [0, 1, 0, 0]}))
     assert world.keys(await search(store, world.query("Person", NEAR), rows)) == {0: ["p"]}

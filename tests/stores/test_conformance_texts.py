@@ -10,7 +10,7 @@ import pytest
 
 from semgraph.errors import DataError
 from semgraph.expr.functions import words
-from semgraph.stores.base import Method
+from semgraph.stores.base import Method, ScanQuery
 
 TEXTS = {
     "sql": 'Robert\'); DROP TABLE "Person"; -- heron',
@@ -120,15 +120,17 @@ async def check(store, world, text):
         (r["a"]["uuid"], r["k"]["source"], r["k"]["fact"], r["b"]["summary"])
         for r in found.to_pylist()
     ] == [(key, key, text, text)]
-    assert (await store.scan("Person", (), [group], ())).column("uuid").to_pylist() == sorted(
-        ["decoy", key]
-    )
+    assert (await store.scan(ScanQuery("Person", (), [group]))).column(
+        "uuid"
+    ).to_pylist() == sorted(["decoy", key])
 
     state = (await store.states(text, {group: [key]}))[group]
     assert state.head == f"head {text}"
     assert [(m.row, m.fingerprint, m.run) for m in state.committed.values()] == [(key, text, text)]
     await world.commit(store, world.delete("Person", key, detach=True))
-    assert (await store.scan("Person", (), [group], ())).column("uuid").to_pylist() == ["decoy"]
+    assert (await store.scan(ScanQuery("Person", (), [group]))).column("uuid").to_pylist() == [
+        "decoy"
+    ]
 
 
 async def test_keys_differ_by_their_last_character(store, world):
@@ -138,7 +140,9 @@ async def test_keys_differ_by_their_last_character(store, world):
         world.pattern("(n:Note {uuid: k})", n=("content",)), world.rows(k=keys)
     )
     assert [row["n"]["content"] for row in found.to_pylist()] == keys
-    assert (await store.scan("Note", (), ["g"], ())).column("uuid").to_pylist() == sorted(keys)
+    assert (await store.scan(ScanQuery("Note", (), ["g"]))).column("uuid").to_pylist() == sorted(
+        keys
+    )
 
 
 @pytest.mark.parametrize("query", ["_", "…", "\u0301", "*", "𞤀 nothing"])

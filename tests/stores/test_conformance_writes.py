@@ -11,12 +11,14 @@ import pytest
 from semgraph.errors import DataError, StoreUnavailable
 from semgraph.expr import parse_type
 from semgraph.frontend.graph_files import graph_of
-from semgraph.stores.base import Method, NodeWrite, WriteBatch, count_round_trips
+from semgraph.stores.base import Method, NodeWrite, ScanQuery, WriteBatch, count_round_trips
 
 
 async def scan(store, label, *properties):
     """Rows by key."""
-    return {row["uuid"]: row for row in (await store.scan(label, properties, None, ())).to_pylist()}
+    return {
+        row["uuid"]: row for row in (await store.scan(ScanQuery(label, properties))).to_pylist()
+    }
 
 
 async def values(store, label, prop):
@@ -196,7 +198,7 @@ async def test_labels_and_attributes_are_any_text(store, world):
     row = {"uuid": "a", "labels": labels, "attributes": attributes}
     for _ in range(2):
         await world.commit(store, world.write("Person", row))
-        [read] = (await store.scan("Person", ("labels", "attributes"), None, ())).to_pylist()
+        [read] = (await store.scan(ScanQuery("Person", ("labels", "attributes")))).to_pylist()
         assert read["labels"] == labels
         assert json.loads(read["attributes"]) == attributes
 
@@ -264,7 +266,7 @@ async def test_nested_properties_are_what_was_written(home, world):
         schema = pa.schema([("uuid", pa.string()), ("group_id", pa.string()), *kinds_of.items()])
         table = pa.Table.from_pylist([{"group_id": "g", **row}], schema=schema)
         await store.commit(WriteBatch([NodeWrite("Thing", table)]))
-        [read] = (await store.scan("Thing", list(kinds), None, ())).to_pylist()
+        [read] = (await store.scan(ScanQuery("Thing", list(kinds)))).to_pylist()
     assert {name: read[name] for name in kinds} == {name: row[name] for name in kinds}
 
 

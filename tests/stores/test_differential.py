@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from semgraph.errors import SemgraphError
 from semgraph.expr.functions import overlap
-from semgraph.stores.base import Method, NewContent, WriteBatch
+from semgraph.stores.base import Method, NewContent, ScanQuery, WriteBatch
 from tests.examples import examples
 
 WORDS = ["red", "blue", "fox", "hen", "a1", "b22"]
@@ -181,7 +181,7 @@ async def everything(store, world) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for label in world.graph.labels.values():
         properties = (*label.columns, *label.vectors.values())
-        rows = (await store.scan(label.name, properties, None, ())).to_pylist()
+        rows = (await store.scan(ScanQuery(label.name, properties))).to_pylist()
         for row in rows:  # a vector of zeros is as none, and lengths may be normalised
             row |= {name: bool(row[name] and any(row[name])) for name in label.vectors.values()}
         found[label.name] = rows

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from semgraph.expr.scalar import parse_scalar
-from semgraph.stores.base import Method, Store
+from semgraph.stores.base import Method, ScanQuery, Store
 from semgraph.stores.sqlite.schema import partition_words
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.conftest import driver_of
@@ -171,7 +171,7 @@ async def test_rows_of_another_type_are_left_out_of_every_read_and_named(
     for label, (_, fine) in KEYS.items():
         properties = [n for n in world.graph.labels[label].columns if n not in ("source", "target")]
         for partitions in (["g"], None):
-            scanned = await store.scan(label, properties, partitions, ())
+            scanned = await store.scan(ScanQuery(label, properties, partitions))
             assert scanned["uuid"].to_pylist() == fine
         methods = [Method("order"), Method("fulltext", TEXT[label], "words", k=99)]
         methods += [Method("nearest", TEXT[label], "vector", k=99)] * (label == "Person")
@@ -210,6 +210,6 @@ CONDITIONS = [
 async def test_conditions_over_rows_of_another_type_are_no_errors(odd: Any, world: Any) -> None:
     store, _ = odd
     for label, where in CONDITIONS:
-        found = await store.scan(label, (), ["g"], parse_scalar(where).conjuncts())
+        found = await store.scan(ScanQuery(label, (), ["g"], parse_scalar(where).conjuncts()))
         keys = {*found["uuid"].to_pylist()}
         assert KEYS[label][0] in keys or where in ("NOT kept", "day IS NOT NULL"), where

@@ -27,7 +27,14 @@ from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.frontend.graph_files import graph_of
 from semgraph.session import Session
-from semgraph.stores.base import Method, NewContent, NodeWrite, WriteBatch, count_round_trips
+from semgraph.stores.base import (
+    Method,
+    NewContent,
+    NodeWrite,
+    ScanQuery,
+    WriteBatch,
+    count_round_trips,
+)
 from semgraph.stores.neo4j import bolt as neo4j_bolt
 from semgraph.stores.neo4j import search_cypher
 from semgraph.stores.neo4j.schema import Setup
@@ -403,7 +410,7 @@ async def test_derived_texts_that_rows_lack_are_computed_in_every_kind_of_read(
         trail = world.pattern("(n:Entity {name_key: name_key})-[way:RELATES_TO*1..2]-(m)")
         assert (await store.match(trail, rows)).column("m").to_pylist() == [{"uuid": "corp"}]
         scanned = await store.scan(
-            "Entity", ("name_key",), ["g"], parse_scalar("name_key <> 'bob'").conjuncts()
+            ScanQuery("Entity", ("name_key",), ["g"], parse_scalar("name_key <> 'bob'").conjuncts())
         )
         assert scanned.column("name_key").to_pylist() == ["alice chen", "techcorp"]
         assert trips.number == 5
@@ -447,7 +454,7 @@ async def test_a_node_may_lack_a_property_that_is_called_as_the_end_of_an_edge(
     written("CREATE (:Episodic {uuid: 'bare', group_id: 'g', content: 'Hello.'})")
     await store.attach(MEMORY, 4)
     for properties in ((), ("source", "content")):
-        scanned = await store.scan("Episodic", properties, ["g"], ())
+        scanned = await store.scan(ScanQuery("Episodic", properties, ["g"]))
         assert "bare" in scanned.column("uuid").to_pylist()
     node = world.pattern("(e:Episodic {uuid: k})", e=("source",))
     [found] = (await store.match(node, world.rows(k=["bare"]))).to_pylist()
@@ -530,12 +537,12 @@ async def test_rows_without_a_key_and_edges_to_them_are_left_out(
          "(:Person {uuid: 7, name: 5, group_id: 'g'})")  # fmt: skip
     bare("CREATE (:Person:Note:`two words` {uuid: 'c', group_id: 'g', name: 'Cy'})")
     await store.migrate(world.graph, 4, drop=False)
-    people = await store.scan("Person", ("name", "labels"), ["g"], ())
+    people = await store.scan(ScanQuery("Person", ("name", "labels"), ["g"]))
     assert [(r["uuid"], r["labels"]) for r in people.to_pylist()] == [
         ("b", []),
         ("c", ["two words"]),
     ]
-    assert not (await store.scan("KNOWS", (), ["g"], ())).num_rows
+    assert not (await store.scan(ScanQuery("KNOWS", (), ["g"]))).num_rows
     path = world.pattern("(a:Person)-[p:KNOWS*1..2]-(b:Person)")
     assert not (await store.match(path, world.rows(x=["y"]))).num_rows
     missing = [note for note in store.notes if "left out" in note]
@@ -1002,7 +1009,7 @@ async def test_connections_that_break_off_are_tried_again(
             way.break_off(count)
             await world.commit(store, world.write("Person", {"uuid": f"p{count}"}))
             assert way.seen > count
-        found = await store.scan("Person", ["uuid"], None, ())
+        found = await store.scan(ScanQuery("Person", ["uuid"]))
         assert found.column("uuid").to_pylist() == ["p3", "p5"]
         await store.aclose()
 
@@ -1114,7 +1121,7 @@ async def test_concurrent_commits_of_two_processes_have_one_winner(
         winners += [key for word, key in said if word == "won"]
     for racer in racers:
         racer.communicate()
-    assert (await store.scan("Note", (), None, ())).column("uuid").to_pylist() == winners
+    assert (await store.scan(ScanQuery("Note"))).column("uuid").to_pylist() == winners
     state = (await store.states("p", {"g": winners}))["g"]
     assert (state.head, sorted(state.committed)) == (winners[-1], winners)
 
@@ -1144,7 +1151,7 @@ async def test_vectors_need_not_have_a_fixed_length_in_their_type(
     vectors = pa.array([[1.0, 0.0, 0.0, 0.0], None, [0.0, 0.0, 0.0, 0.0]], pa.list_(pa.float64()))
     rows = pa.table({"uuid": ["a", "b", "c"], "group_id": ["g"] * 3, "name_embedding": vectors})
     await store.commit(WriteBatch((NodeWrite("Person", rows),)))
-    found = await store.scan("Person", ("name_embedding",), None, ())
+    found = await store.scan(ScanQuery("Person", ("name_embedding",)))
     assert found.column("name_embedding").to_pylist() == [[1, 0, 0, 0], None, None]
 
 

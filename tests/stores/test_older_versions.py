@@ -23,7 +23,7 @@ import yaml
 from semgraph.errors import StoreUnavailable
 from semgraph.expr.functions import key
 from semgraph.frontend.graph_files import graph_of
-from semgraph.stores.base import Method, Store, WriteBatch
+from semgraph.stores.base import Method, ScanQuery, Store, WriteBatch
 from semgraph.stores.neo4j.store import Neo4jStore
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.conftest import without_schema
@@ -73,7 +73,7 @@ async def fill(store: Store, world: World) -> None:
 async def read(store: Store, world: World) -> list[Any]:
     """All that the store holds, by each kind of read."""
     scans = [
-        (await store.scan(label.name, [*label.columns, *label.vectors.values()], None, ())).to_pylist()
+        (await store.scan(ScanQuery(label.name, [*label.columns, *label.vectors.values()]))).to_pylist()
         for label in GRAPH.labels.values()
     ]  # fmt: skip
     rows = world.rows({"v": "vector"}, q=["ann"], k=["p1"], v=[[1.0, 0.2, 0.0, 0.0]])
@@ -194,7 +194,7 @@ async def test_a_file_that_was_a_part_of_a_divided_store_is_only_read(
         await part.ensure(GRAPH, 4)
     assert path.read_bytes() == before
     await part.attach(GRAPH)
-    rows = await part.scan("Person", ["name"], None, ())
+    rows = await part.scan(ScanQuery("Person", ["name"]))
     assert rows.column("name").to_pylist() == ["Ann"]
     [note] = part.notes
     assert "rows of some groups only" in note
@@ -212,7 +212,7 @@ async def test_a_server_that_was_a_part_of_a_divided_store_is_only_read(
         driver.execute_query("CREATE (:_SemgraphShard {number: 1, count: 2})")
     part = Neo4jStore(server.uri, server.user, server.password)
     await part.attach(GRAPH, 4)
-    rows = await part.scan("Person", ["name"], None, ())
+    rows = await part.scan(ScanQuery("Person", ["name"]))
     assert rows.column("name").to_pylist() == ["Ann"]
     assert any("is part 2 of 2 of a store" in note for note in part.notes)
     with pytest.raises(StoreUnavailable, match="is part 2 of 2 of a store .* run the plans"):

@@ -13,7 +13,7 @@ import pytest
 from semgraph.errors import PlanError
 from semgraph.frontend.graph_files import graph_of
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Method, open_for_reading
+from semgraph.stores.base import Method, ScanQuery
 from semgraph.stores.confined import ConfinedStore
 from tests.conftest import driver_of
 from tests.stores.conftest import DIMENSIONS, GRAPH, Home, World
@@ -47,7 +47,7 @@ async def filled(shared_home: Home, world: World) -> Home:
 
 async def rows(home: Home) -> list[list[dict[str, Any]]]:
     async with home.open() as store:
-        return [(await store.scan(each, (), None, ())).to_pylist() for each in ("Person", "KNOWS")]
+        return [(await store.scan(ScanQuery(each))).to_pylist() for each in ("Person", "KNOWS")]
 
 
 @pytest.mark.parametrize("group", [None, "g"])
@@ -62,7 +62,7 @@ async def test_a_graph_with_another_partition_is_refused(
         try:
             opening = {
                 "ensure": lambda: confined.ensure(graph, DIMENSIONS),  # noqa: B023
-                "attach": lambda: open_for_reading(confined, graph, DIMENSIONS),  # noqa: B023
+                "attach": lambda: confined.attach(graph, DIMENSIONS),  # noqa: B023
                 "migrate": lambda: confined.migrate(graph, DIMENSIONS, drop=False),  # noqa: B023
             }
             said = "stores Person with partition: group_id, key: uuid|belongs to all groups"
@@ -76,7 +76,7 @@ async def test_a_graph_with_another_partition_is_refused(
 async def test_labels_of_its_own_may_have_another_partition(filled: Home) -> None:
     other = strange({"Page": {"properties": {"text": "string"}}}, partition="site", key="url")
     async with filled.open(other) as store:
-        assert (await store.scan("Page", (), None, ())).num_rows == 0
+        assert (await store.scan(ScanQuery("Page"))).num_rows == 0
     assert len((await rows(filled))[0]) == 4
 
 

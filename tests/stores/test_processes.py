@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import ConcurrentWrite
-from semgraph.stores.base import Method
+from semgraph.stores.base import Method, ScanQuery
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.patience import HANGS
 
@@ -100,8 +100,8 @@ async def test_two_processes_race_and_one_wins_each_time(tmp_path, world):
         racer.communicate(timeout=HANGS)
     store = SqliteStore(tmp_path / "graph.db")
     await store.ensure(world.graph, world.dimensions)
-    assert (await store.scan("Note", (), None, ())).column("uuid").to_pylist() == winners
-    assert (await store.scan("Person", (), None, ())).column("uuid").to_pylist() == winners
+    assert (await store.scan(ScanQuery("Note"))).column("uuid").to_pylist() == winners
+    assert (await store.scan(ScanQuery("Person"))).column("uuid").to_pylist() == winners
     assert sorted((await store.states("p", {"g": winners}))["g"].committed) == winners
     await store.aclose()
 
@@ -201,7 +201,7 @@ async def test_a_cancelled_wait_ends_and_the_store_goes_on(tmp_path, world):
     other.execute("COMMIT")
     other.close()
     await world.commit(store, world.write("Note", {"uuid": "kept"}))
-    assert (await store.scan("Note", (), None, ())).column("uuid").to_pylist() == ["kept"]
+    assert (await store.scan(ScanQuery("Note"))).column("uuid").to_pylist() == ["kept"]
     await store.aclose()
 
 

@@ -16,7 +16,7 @@ from semgraph.errors import DataError, EngineError, PlanError, StoreUnavailable
 from semgraph.expr.functions import overlap
 from semgraph.expr.scalar import parse_scalar
 from semgraph.frontend.graph_files import graph_of
-from semgraph.stores.base import Method, NewContent, WriteBatch
+from semgraph.stores.base import Method, NewContent, ScanQuery, WriteBatch
 from semgraph.stores.sqlite import fulltext
 from semgraph.stores.sqlite.store import SqliteStore, check_library
 from tests.inside import blocks_of, connection, memory
@@ -149,7 +149,7 @@ async def test_a_full_disk_writes_nothing_and_the_store_goes_on(file, world):
     much = world.write("Note", *({"uuid": f"n{i}", "content": "x" * 5000} for i in range(100)))
     with pytest.raises(StoreUnavailable, match=r"disk is full.*Nothing was written"):
         await world.commit(file, much, marker=world.marker("h2", before="h1"))
-    assert (await file.scan("Note", (), None, ())).column("uuid").to_pylist() == ["kept"]
+    assert (await file.scan(ScanQuery("Note"))).column("uuid").to_pylist() == ["kept"]
     assert (await file.states("p", {"g": []}))["g"].head == "h1"
     connection(file).execute("PRAGMA max_page_count = 1000000")
     await world.commit(

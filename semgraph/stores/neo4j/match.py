@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from semgraph.expr import Scalar
 from semgraph.logical.graph import Element, PatternNode, PatternPath, elements_of, path_ends
-from semgraph.logical.schema import Graph, Label
-from semgraph.stores.base import MatchQuery
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import MatchQuery, ScanQuery
 from semgraph.stores.neo4j.cypher import (
     LISTS,
     ROW,
@@ -195,27 +194,21 @@ class _PathText:
         return listed
 
 
-def compile_scan(
-    graph: Graph,
-    label: Label,
-    properties: Sequence[str],
-    where: Sequence[Scalar],
-    indexes: Indexes,
-    *,
-    confined: bool,
-) -> ReadText:
+def compile_scan(graph: Graph, query: ScanQuery, indexes: Indexes) -> ReadText:
     """The statement for a scan. Raises EngineError."""
+    label, confined = graph.label(query.label), query.partitions is not None
     conditions = Conditions(graph, {"": label}, incomplete=indexes.incomplete)
-    terms = conditions.read(where, "")
+    terms = conditions.read(query.where, "")
     tests = [f"h.{quoted(graph.partition)} IN ${LISTS}.partitions"] if confined else []
     if terms:
         tests.append(conditions.text(terms, {"": "h"}))
     filtered = f" WHERE {' AND '.join(tests)}" if tests else ""
-    wanted = returned(graph, label, properties, partition=True)
+    wanted = returned(graph, label, query.properties, partition=True)
     listed = ", ".join(returned_as(graph, label, "h", name) for name in wanted)
     hint = indexes.hint("h", label.name, graph.partition) if confined else ""
     text = (
         f"MATCH {pattern_of(label, 'h')}{hint}{filtered}\n"
         f"RETURN [{listed}] AS hit ORDER BY h.{quoted(graph.key)}"
+        + ("" if query.limit is None else f" LIMIT {int(query.limit)}")
     )
     return ReadText(text, conditions.bound)

@@ -33,15 +33,14 @@ from semgraph.stores.base import (
     MatchQuery,
     NewContent,
     PartitionState,
+    ScanQuery,
     SearchQuery,
     Statistics,
     WriteBatch,
     Written,
-    in_pieces,
     part_of,
 )
 from semgraph.stores.conditions import Prop, parts_of, read
-from semgraph.stores.markers import history_of, window_of
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt, Records
 from semgraph.stores.neo4j.cypher import (
@@ -81,6 +80,7 @@ from semgraph.stores.prepare import (
     scan_schema,
     without_left_out,
 )
+from semgraph.stores.writes import history_of, window_of
 
 
 @dataclass(frozen=True)
@@ -288,52 +288,34 @@ class Neo4jStore:
         derived = self._missing_derived.parameters(text)
         return await self._bolt.read(text, {LISTS: lists, **bound.constants, **derived})
 
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        declared = self.graph.label(label)
-        wanted = scan_schema(self.graph, label, properties, self._lengths.known)
-        await self.check_derived((label, name) for scalar in where for name in scalar.columns)
-        text = compile_scan(
-            self.graph, declared, properties, where, self._indexes, confined=partitions is not None
-        )
-        statement = text.text if limit is None else f"{text.text} LIMIT {int(limit)}"
-        await self._missing_derived.read([label], partitions)
-        lists = {"partitions": list(partitions or ())}
-        records = [hit for (hit,) in await self._records(statement, text.bound, lists)]
-        columns = columns_of(self._left_out, self.graph, declared, wanted, records)
+    async def scan(self, query: ScanQuery) -> pa.Table:
+        label, names = query.label, (name for each in query.where for name in each.columns)
+        wanted = scan_schema(self.graph, query, self._lengths.known)
+        await self.check_derived((label, name) for name in names)
+        text = compile_scan(self.graph, query, self._indexes)
+        await self._missing_derived.read([label], query.partitions)
+        lists = {"partitions": list(query.partitions or ())}
+        records = [hit for (hit,) in await self._records(text.text, text.bound, lists)]
+        columns = columns_of(self._left_out, self.graph, self.graph.label(label), wanted, records)
         return without_left_out(pa.table(columns, schema=wanted), [self.graph.key])
 
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]
     ) -> Mapping[str, PartitionState]:
-        statement = compile_states(self.graph, self._indexes)
-        heads: dict[str, str | None] = {}
-        committed: dict[str, dict[str, CommittedRow]] = {partition: {} for partition in rows}
-        for piece in in_pieces(rows):
-            asked = [
-                {"partition": name, "rows": list(dict.fromkeys(own))} for name, own in piece.items()
-            ]
-            records = await self._bolt.read(statement, {"plan": plan, LISTS: {"asked": asked}})
-            for partition, head, markers in records:
-                heads.setdefault(partition, head)
-                committed[partition] |= {row[1]: _committed(row) for row in markers}
+        asked = [{"partition": name, "rows": [*dict.fromkeys(own)]} for name, own in rows.items()]
+        records = await self._asked(compile_states(self.graph, self._indexes), plan, asked)
         return {
-            partition: PartitionState(heads[partition], markers)
-            for partition, markers in committed.items()
+            partition: PartitionState(head, {row[1]: _committed(row) for row in markers})
+            for partition, head, markers in records
         }
 
+    async def _asked(self, statement: str, plan: str, asked: Sequence[Any]) -> Records:
+        parameters = {"plan": plan, LISTS: {"asked": asked}}
+        return await self._bolt.read(statement, parameters) if asked else []
+
     async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
-        if not partitions:
-            return {}
-        statement = compile_history(self.graph, self._indexes)
         asked = list(dict.fromkeys(partitions))
-        records = await self._bolt.read(statement, {"plan": plan, LISTS: {"asked": asked}})
+        records = await self._asked(compile_history(self.graph, self._indexes), plan, asked)
         heads: dict[str, str | None] = {}
         windows: dict[str, dict[int, CommittedWindow]] = {name: {} for name in asked}
         rows: dict[str, list[tuple[int | None, int | None, CommittedRow]]] = {n: [] for n in asked}

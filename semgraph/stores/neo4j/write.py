@@ -26,7 +26,6 @@ from semgraph.stores.base import (
     WriteBatch,
     Written,
 )
-from semgraph.stores.markers import marked_rows, pack, shared_parts
 from semgraph.stores.neo4j.bolt import Bolt, ConstraintViolated, Records
 from semgraph.stores.neo4j.cypher import (
     HEAD,
@@ -57,6 +56,7 @@ from semgraph.stores.prepare import (
     still_has_edges,
     taken,
 )
+from semgraph.stores.writes import marked_rows, pack, shared_parts
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction

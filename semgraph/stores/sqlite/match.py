@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import EngineError
-from semgraph.expr import Scalar, Type
+from semgraph.expr import Type
 from semgraph.logical.graph import (
     Element,
     PatternEdge,
@@ -21,7 +21,7 @@ from semgraph.logical.graph import (
     path_ends,
 )
 from semgraph.logical.schema import Label
-from semgraph.stores.base import MatchQuery
+from semgraph.stores.base import MatchQuery, ScanQuery
 from semgraph.stores.conditions import Prop
 from semgraph.stores.prepare import (
     Dimensions,
@@ -199,36 +199,27 @@ class PatternMatch(_Match):
 class LabelScan:
     """A scan, prepared."""
 
-    def __init__(
-        self,
-        table: Table,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> None:
-        self.table, self.properties, self.partitions = table, properties, partitions
-        self.last = "" if limit is None else f" LIMIT {int(limit)}"
+    def __init__(self, table: Table, query: ScanQuery) -> None:
+        self.table, self.query = table, query
         self.request = RequestRows(pa.table({"_q": pa.array([0], pa.int64())}))
         self.conditions = self.request.conjuncts(
-            where, "", lambda prop: (table.stored(prop.name), table.type_of(prop.name))
+            query.where, "", lambda prop: (table.stored(prop.name), table.type_of(prop.name))
         )
 
     def run(self, con: Connection, dimensions: Dimensions) -> pa.Table:
         """The rows, within a transaction."""
         table, conditions = self.table, list(self.conditions)
         self.request.load(con)
-        if self.partitions is not None:
-            listed = ((part,) for part in self.partitions)
+        if self.query.partitions is not None:
+            listed = ((part,) for part in self.query.partitions)
             parts = temporary(con, "#parts", ["part TEXT"], listed, unique="part")
             conditions.append(f"t.{table.partition} IN (SELECT part FROM {parts})")
-        schema = scan_schema(table.graph, table.label.name, self.properties, dimensions)
+        schema = scan_schema(table.graph, self.query, dimensions)
         selected = ", ".join(table.stored(name) for name in schema.names)
         rows = f"temp.{self.request.table} r CROSS JOIN " if self.conditions else ""
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        sql = (
-            f"SELECT {selected} FROM {rows}{table.name} t {where} ORDER BY t.{table.key}{self.last}"
-        )
+        limit = "" if self.query.limit is None else f"LIMIT {int(self.query.limit)}"
+        sql = f"SELECT {selected} FROM {rows}{table.name} t {where} ORDER BY t.{table.key} {limit}"
         found = con.execute(sql).fetchall()
         arrays = arrays_of(table, schema.names, found, dimensions)
         result = pa.Table.from_arrays(arrays, schema=schema)

@@ -33,6 +33,7 @@ from semgraph.stores.base import (
     MatchQuery,
     NewContent,
     PartitionState,
+    ScanQuery,
     SearchQuery,
     Statistics,
     WriteBatch,
@@ -274,18 +275,10 @@ class SqliteStore:
 
         return await self._file.run(work, large=_large(rows.num_rows))
 
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        table = self._table(label)
-        if partitions is not None and not partitions:
-            return scan_schema(self.graph, label, properties, self._dimensions).empty_table()
-        scan = LabelScan(table, properties, partitions, where, limit)
+    async def scan(self, query: ScanQuery) -> pa.Table:
+        scan = LabelScan(self._table(query.label), query)
+        if query.partitions is not None and not query.partitions:
+            return scan_schema(self.graph, query, self._dimensions).empty_table()
         return await self._file.run(
             lambda con: scan.run(con, self._read_dimensions(con)), large=True
         )

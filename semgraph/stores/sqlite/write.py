@@ -21,13 +21,6 @@ from semgraph.stores.base import (
     PartitionState,
     WriteBatch,
 )
-from semgraph.stores.markers import (
-    history_of,
-    marked_rows,
-    pack,
-    shared_parts,
-    window_of,
-)
 from semgraph.stores.prepare import (
     PreparedMerge,
     Refusals,
@@ -49,6 +42,13 @@ from semgraph.stores.sqlite.schema import (
     temporary,
     text,
     unite,
+)
+from semgraph.stores.writes import (
+    history_of,
+    marked_rows,
+    pack,
+    shared_parts,
+    window_of,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
