@@ -13,8 +13,6 @@ from itertools import chain
 from statistics import fmean
 from typing import Any
 
-import pyarrow as pa
-
 from semgraph.compare.comparison import GraphDifference, Quality, with_differences
 from semgraph.compare.labels import Judge, read_labels
 from semgraph.compare.preview import lasting, of_plan, plans_preview
@@ -26,6 +24,7 @@ from semgraph.errors import BudgetReached, PlanError
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import result_table
 from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import python_rows
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Draw
@@ -180,13 +179,17 @@ def returned_rows(attempt: Attempt) -> RowAnswers:
     return result
 
 
-async def written_rows(store: Store, plan: LogicalPlan) -> dict[str, pa.Table]:
+async def written_rows(store: Store, plan: LogicalPlan) -> dict[str, dict[str, Any]]:
     """The rows of the labels that a plan writes, and of the nodes at the ends of its edges."""
     labels = plan.graph.labels
     names = dict.fromkeys(sink.label.name for sink in plan.writes)
     names |= {end: None for n in names for end in (labels[n].source, labels[n].target) if end}
-    wanted = {n: [p for p in labels[n].columns if p not in labels[n].derived] for n in names}
-    return {name: await store.scan(ScanQuery(name, columns)) for name, columns in wanted.items()}
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        columns = [prop for prop in labels[name].columns if prop not in labels[name].derived]
+        rows = python_rows(await store.scan(ScanQuery(name, columns)))
+        found[name] = {row[plan.graph.key]: row for row in rows}
+    return found
 
 
 def difference(variant: str, reference: str, diff: Diff) -> GraphDifference:

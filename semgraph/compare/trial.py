@@ -153,7 +153,7 @@ class Attempt(NamedTuple):
     graph: ScoredGraph | None = None
     tables: Mapping[str, pa.Table] = {}
     verdicts: Sequence[float] = ()
-    rows: Mapping[str, pa.Table] = {}
+    rows: Mapping[str, Any] = {}  # by key
 
 
 Attempts = Mapping[str, Sequence[Attempt]]  # by arm

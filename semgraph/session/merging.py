@@ -338,19 +338,16 @@ def _schema(graph: Graph, label: Label) -> pa.Schema:
     return pa.schema([(name, typed.get(name) or label.columns[name].arrow) for name in names])
 
 
-def tables_of(
+def state_of(
     graph: Graph, rows: Mapping[Id, Values | None], partition_of: Mapping[Id, str]
-) -> dict[str, pa.Table]:
-    """Rows as tables by label; None: a row is not in the graph."""
-    found: dict[str, list[Values]] = {name: [] for name in graph.labels}
-    for row, properties in rows.items():
-        if properties is not None:
-            own = {**properties, graph.key: row[1], graph.partition: partition_of[row]}
-            found[row[0]].append(own)
-    return {
-        name: pa.Table.from_pylist(own, _schema(graph, graph.labels[name]))
-        for name, own in found.items()
-    }
+) -> dict[str, dict[str, Values]]:
+    """Rows by label and key; None: a row is not in the graph."""
+    found: dict[str, dict[str, Values]] = {name: {} for name in graph.labels}
+    for row, own in rows.items():
+        if own is not None:
+            more = {graph.key: row[1], graph.partition: partition_of[row]}
+            found[row[0]][row[1]] = {**own, **more}
+    return found
 
 
 def writes_of_changes(

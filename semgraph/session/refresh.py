@@ -49,7 +49,7 @@ from semgraph.session.merging import (
     GraphRows,
     GraphStates,
     Merged,
-    tables_of,
+    state_of,
     value_fingerprint,
     writes_of_changes,
 )
@@ -439,8 +439,8 @@ def _diff(
 ) -> Diff:  # fmt: skip
     """The difference between the stored rows and what becomes of them."""
     stored = states.stored
-    before = tables_of(graph, {r: stored.values.get(r) for r in found}, stored.partitions)
-    after = tables_of(graph, {row: merged.values for row, merged in found.items()}, partition_of)
+    before = state_of(graph, {r: stored.values.get(r) for r in found}, stored.partitions)
+    after = state_of(graph, {row: merged.values for row, merged in found.items()}, partition_of)
     made = states.made.values
     edited = tuple(
         Change(
