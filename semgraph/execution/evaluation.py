@@ -352,7 +352,7 @@ class Evaluation:
         return rows
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
-        keep, places = self.runtime.record_rows, self.runtime.flows_of(node)
+        keep, places = self.runtime.recorder.record_rows, self.runtime.flows_of(node)
         known = node.known_rows(inputs, batch) if places else {}
         flows = [(self.metrics(step), which, known.get(at)) for step, which, at in places]
 

@@ -129,12 +129,18 @@ class Result:
         halted = any(part.exit_code == HALTED for part in parts)
         uniform = Uniform.merge(part.uniform for part in parts)
         meter = Meter.merge(part.meter for part in parts)
+        ids: dict[str, Sequence[int]] = {}
+        for name in {name: None for part in parts for name in part.ids}:
+            own = [
+                *chain.from_iterable(part.ids.get(name, ()) for part in parts)
+            ]  # () if it stopped
+            ids[name] = [own[row] for row in _order(name, parts).tolist()]
         notes = chain.from_iterable(part.notes for part in parts)
         return replace(
             first,
             run=run,
             tables=_joined(parts, record),
-            ids={name: _ids_in_order(name, parts) for part in parts for name in part.ids},
+            ids=ids,
             meter=meter,
             failed=tuple(
                 sorted(chain.from_iterable(p.failed for p in parts), key=lambda f: f.input_row or 0)
@@ -334,11 +340,6 @@ def _in_order(name: str, parts: Sequence[Result]) -> pa.Table:
     if name not in parts[0].places:
         return _largest(name, parts)
     return pa.concat_tables([part.tables[name] for part in parts]).take(_order(name, parts))
-
-
-def _ids_in_order(name: str, parts: Sequence[Result]) -> Sequence[int]:
-    ids = list(chain.from_iterable(part.ids.get(name, ()) for part in parts))  # empty if it stopped
-    return [ids[row] for row in _order(name, parts).tolist()]
 
 
 def _order(name: str, parts: Sequence[Result]) -> npt.NDArray[np.int64]:

@@ -103,7 +103,6 @@ class MeteredReads:
         return counted
 
 
-RecordRows = Callable[[Node, Batch], None]
 # A step, one of its counters, and the operator whose rows are counted.
 Flow = tuple[str, Literal["rows_in", "rows_out"], Node]
 
@@ -134,12 +133,15 @@ class RowRecorder:
     def written(self, label: str, rows: pa.Table) -> None:
         """Record merged rows of a label."""
 
+    def record_rows(self, node: Node, rows: Batch) -> None:
+        """Record the rows of a node."""
+
 
 @dataclass
 class Runtime:
     """The resources of a run, shared by all its evaluations. `_p` is the number of a partition in
-    `partition_of_row`, or as `confinement` says. What is recorded goes to `record_rows`,
-    `recorder`, `lineage`, `answered` and `observations`; `asking` is told of further rows that a
+    `partition_of_row`, or as `confinement` says. What is recorded goes to `recorder`, `lineage`,
+    `answered` and `observations`; `asking` is told of further rows that a
     node asks about, and of a negative number when they are answered.
 
     `remembers`: answers are kept in memory while their windows run, because nothing else keeps
@@ -153,7 +155,6 @@ class Runtime:
     meter: Meter
     partition_of_row: list[str] = field(default_factory=list)
     confinement: Confinement | None = None
-    record_rows: RecordRows = lambda _node, _rows: None
     recorder: RowRecorder = field(default_factory=RowRecorder)
     lineage: RunLineage | None = None
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None

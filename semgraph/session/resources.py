@@ -362,12 +362,10 @@ _ALL: weakref.WeakSet[Owned] = weakref.WeakSet()
 _GIVEN: list[tuple[Store, Graph | None]] = []
 
 
+@atexit.register
 def _at_exit() -> None:
     for owned in list(_ALL):
         owned.at_exit()
-
-
-atexit.register(_at_exit)
 
 
 @dataclass(frozen=True)

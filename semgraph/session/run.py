@@ -451,7 +451,12 @@ def parts_of(request: RunRequest, resources: Resources) -> dict[str, str]:
 def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> dict[str, Any]:
     """The facts of an optimized plan for a record: also the model that answers each step."""
     names: dict[str, dict[str, None]] = {}  # by step, each once
+    flow: dict[
+        str, dict[str, None]
+    ] = {}  # what steps and writes read directly; loops, in rounds too
     for node in walk(*logical.roots):
+        read = (source.step for source in node.inputs if not isinstance(source, Round))
+        flow.setdefault(node.step, {}).update(dict.fromkeys(s for s in read if s != node.step))
         if isinstance(node, Semantic):
             roles = (prompt.role for prompt in node.prompt.all)
             names.setdefault(node.step, {}).update(dict.fromkeys(map(resources.name_of, roles)))
@@ -459,7 +464,7 @@ def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> 
         "plan": logical.name,
         "fingerprint": fingerprint,
         "models": {step: ", ".join(each) for step, each in names.items()},
-        "flow": _flow(logical),
+        "flow": {step: list(reads) for step, reads in flow.items() if step},
         "key": logical.graph.key,
         "order": logical.windows.input if logical.windows else None,
         "returns": {name: node.step for name, node in logical.returns.items()},
@@ -472,18 +477,6 @@ def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> 
             },
         },
     }
-
-
-def _flow(plan: LogicalPlan) -> dict[str, list[str]]:
-    """For each step and write, the steps and inputs that it reads directly; for a loop, also those
-    that its rounds read.
-    """
-    sources: dict[str, dict[str, None]] = {}
-    for node in walk(*plan.roots):
-        reads = sources.setdefault(node.step, {})
-        read = (source for source in node.inputs if not isinstance(source, Round))
-        reads.update({source.step: None for source in read if source.step != node.step})
-    return {step: list(reads) for step, reads in sources.items() if step}
 
 
 class PlanRun:
@@ -531,7 +524,7 @@ class PlanRun:
         )  # fmt: skip
         if recorder is not None:
             runtime.llm, runtime.recorder = noted(runtime.llm, recorder.calls.add), recorder
-            runtime.record_rows, runtime.lineage = recorder.record_rows, recorder.lineage
+            runtime.lineage = recorder.lineage
         asked, share = self.request.options, self.request.share
         now = (lambda _: share.now) if share is not None and share.now else self.opened.now
         options = ExecutorOptions(

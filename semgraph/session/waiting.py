@@ -111,11 +111,9 @@ _THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 _EXIT_SECONDS = 10.0
 
 
+@atexit.register
 def _at_exit() -> None:
     for waiting in list(_ALL):
         waiting.stop()
     for thread in list(_THREADS):
         thread.join(_EXIT_SECONDS)
-
-
-atexit.register(_at_exit)

@@ -283,7 +283,9 @@ class Chooser(ABC):
         if chosen == REFERENCE:
             kept = kept or "nothing below the price is better"
         elif chosen and not kept and self.request.floor is not None and not self.below:
-            kept = _no_saving(tried[chosen], reference)
+            saved = _saving(tried[chosen], reference)
+            few = saved is not None and saved < LEAST
+            kept = f"{chosen} saves only {percent(max(saved or 0.0, 0))}" if few else ""
         found: Status = "shown" if self.walk.chosen else "found"
         status = found if chosen and not kept else "kept"
         best = tried[chosen] if chosen and status != "kept" else None
@@ -412,14 +414,6 @@ def ends(error: SemgraphError) -> bool:
 def _saving(best: Tried, reference: Tried) -> float | None:
     """The share of the cost that a candidate saves, as measured."""
     return None if best.cost is None or not reference.cost else 1 - best.cost / reference.cost
-
-
-def _no_saving(best: Tried, reference: Tried) -> str:
-    """The reason to keep the reference although a candidate is shown, or ""."""
-    saved = _saving(best, reference)
-    if saved is None or saved >= LEAST:
-        return ""
-    return f"{best.name} saves only {percent(max(saved, 0))}"
 
 
 def percent(share: float) -> str:
