@@ -18,7 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import FrameType
@@ -28,11 +28,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from semgraph.cli import completion
-from semgraph.display import in_shell
+from semgraph.display import in_shell, noticing
 from semgraph.errors import PlanError, Problem, SemgraphError, is_interrupt
 from semgraph.formats import escaped
 from semgraph.options import SETTINGS, Flag, RefreshOptions, RunOptions
-from semgraph.privacy import redacted, redacted_values
+from semgraph.privacy import learn_from_environment, redacted, redacted_values
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,9 +50,8 @@ INTERRUPTED = 130
 _WIDTH = 120
 _PANEL = "Everywhere"
 _DESCRIBED = "Options of every command (--store, --llm, --format …): semgraph --help"
-_EVERYWHERE = [
-    spec.flag.argument for spec in SETTINGS.values() if spec.flag and not spec.flag.commands
-]
+_FLAGS = [spec.flag for spec in SETTINGS.values() if spec.flag]
+_EVERYWHERE = [flag.argument for flag in _FLAGS if not flag.commands]
 _ELSEWHERE = "Name another place"
 _HINTS = {
     errno.EISDIR: "A file is needed there: name one",
@@ -195,9 +194,8 @@ class CommonOptions:
         common = {name: value for name, value in self.chosen.items() if name in _EVERYWHERE}
         values = {**common, "config": self.config}
         typed = [(name, value) for name, value in values.items() if isinstance(value, str)]
-        typed += [
-            (name, v) for name, value in common.items() if isinstance(value, list) for v in value
-        ]
+        lists = ((n, value) for n, value in common.items() if isinstance(value, list))
+        typed += [(name, value) for name, values in lists for value in values]
         return "".join(
             f" --{name} {quote(without_password(value))}"
             for name, value in typed
@@ -205,8 +203,11 @@ class CommonOptions:
         )
 
     def wait(self, job: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, which a signal stops. Raises as `run_until_signal`."""
-        return run_until_signal(job, lambda: self.talk("stopping … (once more ends at once)"))
+        """The result of a coroutine, which a signal stops. Raises as `run_until_signal`. With JSON it has
+        no notices.
+        """
+        with noticing(None) if self.json else nullcontext():
+            return run_until_signal(job, lambda: self.talk("stopping … (once more ends at once)"))
 
     @functools.cached_property
     def out(self) -> Console:
@@ -308,13 +309,8 @@ def _console(options: CommonOptions, *, stderr: bool) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     columns = os.environ.get("COLUMNS", "")
-    width = (
-        None
-        if stream.isatty()
-        else int(columns)
-        if columns.isdecimal() and int(columns)
-        else _WIDTH
-    )
+    named = int(columns) if columns.isdecimal() and int(columns) else _WIDTH
+    width = None if stream.isatty() else named
     return Console(file=stream, no_color=options.no_color or None, width=width, highlight=False)
 
 
@@ -388,6 +384,7 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def run(ctx: typer.Context, **values: Any) -> None:
+        learn_from_environment(os.environ)  # also of commands that read no settings
         before = ctx.obj or CommonOptions()
         chosen = {**before.chosen, **_set(settings, values)}
         options = ctx.obj = replace(before, chosen=chosen, **_set(shared, values))
@@ -416,10 +413,8 @@ def _set(parameters: Iterable[inspect.Parameter], values: dict[str, Any]) -> dic
 def _options_of(kind: type, command: str = "") -> list[inspect.Parameter]:
     """The fields of a class that are options of a command."""
     types = get_type_hints(kind)
-    infos = (
-        (each.name, each.metadata.get("option") or each.metadata.get("flag"))
-        for each in fields(kind)
-    )
+    metadata = ((each.name, each.metadata) for each in fields(kind))
+    infos = ((name, of.get("option") or of.get("flag")) for name, of in metadata)
     return [
         _parameter(name, types[name], info)
         for name, info in infos

@@ -39,7 +39,7 @@ from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, SemgraphError, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import in_order
-from semgraph.explain.estimates import Amount
+from semgraph.explain.estimates import Amount, how_long
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.stack import bound
@@ -255,15 +255,18 @@ class StepArms:
         await self.estimate(frozen)
         rows = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())
         what = f"{self.node.step} = {self.node.keyword}({rows})"
-        before = frozen.before.calls
+        before, trials = frozen.before.calls, self.bench.request.trials
         lines = preview.variants_preview(self.bench, what, self.estimates, self.reference, before)
         calls = (
-            (bound(arm.arm.opened.llm, arm.node.prompt.first.role), Amount(each.calls or 0, "seen"))
+            (
+                bound(arm.arm.opened.llm, arm.node.prompt.first.role),
+                Amount(trials * (each.calls or 0), "seen"),
+            )
             for each in self.estimates
             for arm in [self.arms[each.variant]]
         )
         seen = self._forecasts[self.reference].estimator.seen
-        return [*lines, *preview.lasting(calls, self.bench.request.trials, seen)]
+        return [*filter(str.strip, [*lines, f"  {how_long(calls, seen)}"])]
 
     async def freeze(self, *, pays: bool = True) -> list[str]:
         """Compute the rows. Without `pays` nothing is computed if they need a model: the result are lines

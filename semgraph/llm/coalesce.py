@@ -154,6 +154,14 @@ class _Charges:
     seconds: float = 0.0
     dollars: float | None = 0.0
 
+    def embeddings(
+        self, vectors: Vectors, failed: dict[int, RowError], texts: list[str]
+    ) -> Embeddings:
+        """The vectors of some texts at this cost."""
+        replayed = tuple(map(texts.index, self.replayed))
+        used = Usage(self.prompt), self.calls, self.attempts
+        return Embeddings(vectors, *used, replayed, self.seconds, self.dollars, failed)
+
     def add(self, done: Embeddings, before: float, after: float) -> None:
         """Add a share of a request, from `before` to `after` of 1. The shares of one request sum to
         it exactly.
@@ -215,21 +223,11 @@ class CoalescedTexts(_InFlight):
                 failed[call.key[1]] = error
             else:
                 vectors[call.key[1]] = call.answer.result()
-        places = {text: place for place, text in reversed(list(enumerate(texts)))}
         errors = {place: failed[text] for place, text in enumerate(texts) if text in failed}
         nothing = np.zeros(1, np.float32)
         found = (vectors.get(text, nothing) for text in texts)
         joined, errors = comparable(found, self._lengths, errors)
-        return Embeddings(
-            vectors=joined,
-            usage=Usage(charges.prompt),
-            calls=charges.calls,
-            attempts=charges.attempts,
-            replayed=tuple(places[text] for text in charges.replayed),
-            seconds=charges.seconds,
-            dollars=charges.dollars,
-            failed=errors,
-        )
+        return charges.embeddings(joined, errors, [*texts])
 
     async def _answered(self, calls: Sequence[_Joined], charges: _Charges) -> None:
         """Wait for the answers to some calls, of which this caller may be charged."""

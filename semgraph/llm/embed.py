@@ -221,9 +221,8 @@ class LocalEmbedder(_Embedder):
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         try:
-            return onnxruntime.InferenceSession(
-                str(weights), options, providers=["CPUExecutionProvider"]
-            )
+            providers = ["CPUExecutionProvider"]
+            return onnxruntime.InferenceSession(str(weights), options, providers=providers)
         except Exception as error:  # the library's errors have no common base class
             raise ModelUnavailable(
                 f"onnxruntime cannot load {weights}: {error}. If the file may be damaged: "
@@ -274,9 +273,8 @@ class SentenceTransformersEmbedder(_Embedder):
         for first in range(0, len(texts), _BATCH):
             if cancelled():
                 break
-            part = model.encode(
-                texts[first : first + _BATCH], batch_size=_BATCH, show_progress_bar=False
-            )
+            some = texts[first : first + _BATCH]
+            part = model.encode(some, batch_size=_BATCH, show_progress_bar=False)
             parts.append(np.asarray(part, np.float32))
         return np.concatenate(parts), sum(map(self.count_tokens, texts))
 
@@ -289,9 +287,8 @@ class SentenceTransformersEmbedder(_Embedder):
                 "(adds torch). Or use --embedder local"
             ) from error
         try:
-            return SentenceTransformer(
-                self.model, device=self.device, local_files_only=offline(self._env)
-            )
+            local = offline(self._env)
+            return SentenceTransformer(self.model, device=self.device, local_files_only=local)
         except (OSError, ValueError, RuntimeError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             raise ModelUnavailable(f"{self.name} cannot be loaded: {first}") from error

@@ -346,9 +346,7 @@ class Endpoint(CountsTokens):
         self.model, self.service = model, service
         url = service.address(base_url, os.environ)
         address = "" if url == service.url else f"@{without_password(url)}"
-        self.name = (
-            f"{service.name}:{model}{address}" + ("?" if options else "") + "&".join(options)
-        )
+        self.name = f"{service.name}:{model}{address}" + "?" * bool(options) + "&".join(options)
         self.wire = Wire(self.name, base_url, api_key, timeout, service)
         self._price, self._counter = price, TokenCounter(model)
 

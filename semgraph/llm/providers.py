@@ -340,9 +340,9 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
         hint = f"write openai:{text} for that model"
         if rest:
             hint = f"a server that speaks OpenAI's protocol: openai:{rest}@http://HOST:PORT/v1"
-        there, near = (
-            f"it must begin with {', '.join(providers)}",
+        near, there = (
             did_you_mean(provider, providers),
+            f"it must begin with {', '.join(providers)}",
         )
         raise PlanError(f"{what} is not a valid {kind}", there=there, hint=near or hint)
     url = _URL.search(rest)
@@ -403,10 +403,8 @@ PRICES = "IN/OUT or IN/OUT/CACHED, in dollars per million tokens: 0.4/1.6 (an em
 
 def _typed(key: str, value: str, read: Callable[[str], Any], what: str) -> Any:
     if key in _CHOICES and value not in _CHOICES[key]:
-        there, near = (
-            f"it must be one of {', '.join(_CHOICES[key])}",
-            did_you_mean(value, _CHOICES[key]),
-        )
+        choices = _CHOICES[key]
+        near, there = did_you_mean(value, choices), f"it must be one of {', '.join(choices)}"
         raise PlanError(f'{what}: {key} is "{value}"', there=there, hint=near)
     if read is bool:
         return value == "true"

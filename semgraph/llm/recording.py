@@ -243,10 +243,11 @@ class Recorded(CountsTokens, Free):
         answer = answers.get(_key(request)) or answers.get(request.fingerprint)
         if answer is None:
             raise ModelUnavailable(self._miss(request))
-        name, call = self.recording.model, _call_id(request)
-        reply = replace(
-            answer.reply, origin="issued", call_id=call, model=name, attempts=0, dollars=0.0
-        )
+        # Equal requests of two partitions are two calls.
+        text = f"{request.fingerprint}\n{request.partition}"
+        call = (_sha256(text) if request.partition else request.fingerprint)[:32]
+        reply = replace(answer.reply, call_id=call, model=self.recording.model, attempts=0)
+        reply = replace(reply, origin="issued", dollars=0.0)
         if answer.error:
             kind, message = answer.error
             raise RowError(kind, message, spent=reply if reply.text else None)
@@ -294,12 +295,6 @@ def _key(request: Request) -> str:
 
 def _read(recording: Path | str | Recording) -> Recording:
     return recording if isinstance(recording, Recording) else Recording.read(Path(recording))
-
-
-def _call_id(request: Request) -> str:
-    """The id of a replayed call. Equal requests of two partitions are two calls."""
-    text = f"{request.fingerprint}\n{request.partition}"
-    return (_sha256(text) if request.partition else request.fingerprint)[:32]
 
 
 class RecordedEmbedder(CountsTokens, Free):

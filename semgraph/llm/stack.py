@@ -244,9 +244,8 @@ class Limiter:
                 for bucket, cost in ((self.requests, 1), (self.tokens, tokens))
                 if bucket
             ]
-            delay = max(
-                [self.resume_at - now, *(bucket.delay(cost, now) for bucket, cost in costs)]
-            )
+            delays = (bucket.delay(cost, now) for bucket, cost in costs)
+            delay = max([self.resume_at - now, *delays])
             if delay <= 0:
                 for bucket, cost in costs:
                     bucket.take(cost)

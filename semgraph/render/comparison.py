@@ -126,9 +126,8 @@ def _column(
     drop: int = 0,
 ) -> Column:
     """A column; the best are those with the greatest score, unless all are equal."""
-    known = {
-        i: value for i, arm in enumerate(arms) if arm.trials and (value := score(arm)) is not None
-    }
+    scores = {i: score(arm) for i, arm in enumerate(arms) if arm.trials}
+    known = {i: value for i, value in scores.items() if value is not None}
     top = max(known.values(), default=0.0)
     best = frozenset(i for i, value in known.items() if value == top)
     texts = [text(arm) if arm.trials else NONE for arm in arms]

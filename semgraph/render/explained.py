@@ -228,16 +228,14 @@ class Outline:
         titles = [column.title for column in self._columns(every=True)]
         outline = {"heads": ["step", "does", *titles[1:-1]], "lines": self.lines, "widths": _PLACES}
         outline["numbers"] = _NUMBERS
-        result.html = rendered(
-            "notebook.html.j2", first=head, outline=outline, lines=[*about, *more]
-        )
+        below = [*about, *more]
+        result.html = rendered("notebook.html.j2", first=head, outline=outline, lines=below)
         return result
 
 
 def _opening(step: str) -> str:
-    return command(
-        f"--expand {step}; everything: --full", f'expand=["{step}"]; everything: full=True'
-    )
+    python = f'expand=["{step}"]; everything: full=True'
+    return command(f"--expand {step}; everything: --full", python)
 
 
 def _clauses(text: str, width: int) -> str:
@@ -255,12 +253,8 @@ def _expected(estimate: Mapping[str, Amount]) -> dict[str, str]:
     if calls.value or not calls.known:
         said = answered.text()
         tokens = f"{sent.text()}+{said[2:] if said[:2] == sent.text()[:2] else said}"
-        texts |= {"tokens": tokens if sent.known else "?", "$": _money(estimate["dollars"])}
+        texts |= {"tokens": tokens if sent.known else "?", "$": estimate["dollars"].text(4)}
     return texts
-
-
-def _money(amount: Amount) -> str:
-    return amount.text(4 if amount.value else 0)
 
 
 def _counted(did: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -274,7 +268,7 @@ def _counted(did: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     if calls := sum(map(_calls_of, asked)):
         sent, answered = (sum(step[name] for step in asked) for name in ("tokens_in", "tokens_out"))
         paid = [step["dollars"] for step in asked]
-        money = "—" if None in paid else _money(Amount(sum(paid), "exact"))
+        money = "—" if None in paid else Amount(sum(paid), "exact").text(4)
         texts |= {"calls": f"{calls:,}", "tokens": f"{sent:,}+{answered:,}", "$": money}
     return texts
 
@@ -325,7 +319,7 @@ def _head(plan: PhysicalPlan, width: int, batched: Collection[Node]) -> list[str
         logical.name,
         _steps(plan),
         f"{sum(isinstance(node, Semantic) for node in plan.nodes)} semantic",
-        f"{rounds} searches",
+        plural(rounds, "search", "searches"),
     ]
     windowing = logical.windows
     if windowing is not None:
@@ -359,8 +353,8 @@ def _estimated(forecast: Forecast | None, *, free: bool) -> list[str]:
         return []
     sent, answered = sums["tokens_in"].text(), sums["tokens_out"].text()
     tokens = "tokens ?" if sent == "?" else f"{sent} + {answered} tokens"
-    unpriced = "free" if free else "$ ?"
-    money = sums["dollars"].text(4, "$") if sums["dollars"].text() != "?" else unpriced
+    money = sums["dollars"].text(4, "$") if sums["dollars"].text() != "?" else "$ ?"
+    money = "free" if free else money
     unknown = sum(not amount.known for amount in forecast.calls().values())
     steps, measure = plural(unknown, "step"), option("sample", _ROWS)
     note = f"not estimated: {steps}, whose rows are not known before a run; {measure} measures them"

@@ -53,11 +53,8 @@ def header(
     """
     rows, means = list(_inputs(plan, inputs, requested)), list(_means(plan, settings, requested))
     if every:
-        for word, text, origin in (
-            HeaderFact("plan", f"{plan.name} ({_where(typed)})"),
-            *rows,
-            *means,
-        ):
+        first = HeaderFact("plan", f"{plan.name} ({_where(typed)})")
+        for word, text, origin in (first, *rows, *means):
             yield f"{word:<6} {text}" + (f"   ({origin})" if origin else "")
         return
     yield " · ".join((plan.name, *(each.text for each in rows)))
@@ -201,9 +198,7 @@ def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
     from semgraph.llm.catalogue import on_disk
 
     needs = plan.needs
-    specs = [settings.model(role) for role in needs.roles] + (
-        [settings.embedder] if needs.embeds else []
-    )
+    specs = list(map(settings.model, needs.roles)) + [settings.embedder] * needs.embeds
     files = (PROVIDERS[spec.provider].files(spec) for spec in specs)
     models = {model.name: model for model in files if model is not None}
     return [model for model in models.values() if not on_disk(model, settings.environment)]

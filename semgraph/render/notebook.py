@@ -149,7 +149,7 @@ def _call(call: str, exchange: Exchange | None) -> Data:
 def _comparison_html(value: Comparison) -> str:
     return rendered(
         "notebook.html.j2",
-        tables=[page_table(comparison.columns(value))],
+        tables=[page_table(sorted(comparison.columns(value), key=lambda column: column.drop > 1))],
         lines=comparison.footer(value),
         drawing=chart.svg(value, f"comparison-{value.id}"),
     )

@@ -62,11 +62,8 @@ def described_list(files: Sequence[PlanFile]) -> list[dict[str, Any]]:
         try:
             return described(file)
         except PlanError as error:
-            return {
-                "file": str(file.path),
-                "shipped": file.shipped,
-                "error": str(error.problems[0]),
-            }
+            error_of = {"error": str(error.problems[0])}
+            return {"file": str(file.path), "shipped": file.shipped} | error_of
 
     return [
         {"name": file.name} | data(file) | {"called_by": list(called.get(file.name, ()))}
@@ -259,9 +256,8 @@ def verdict(checks: Sequence[PlanCheck]) -> str:
 
 def preset_text(body: Mapping[str, Any], quote: str = "") -> str:
     """The settings of a preset, each part in quotes of a kind."""
-    params = [
-        f"{name} = {plain_value(value)}" for name, value in (body.get("params") or {}).items()
-    ]
+    params = (body.get("params") or {}).items()
+    params = [f"{name} = {plain_value(value)}" for name, value in params]
     use = [f"{step}: {plain_value(choice)}" for step, choice in (body.get("use") or {}).items()]
     return ", ".join(f"{quote}{part}{quote}" for part in (*params, *use))
 

@@ -97,9 +97,7 @@ def row_text(row: Row) -> str:
     """A row on one line: texts first, then shortened keys, without NULLs and hidden columns."""
     visible = {n: v for n, v in row.items() if v not in (None, "", []) and not n.startswith("_")}
     parts = sorted(visible.items(), key=lambda part: _is_key(part[1]))
-    return (
-        " · ".join(f"{name} {value_text(value)}" for name, value in parts) if parts else "(empty)"
-    )
+    return " · ".join(f"{name} {value_text(value)}" for name, value in parts) or "(empty)"
 
 
 def _is_key(value: Any) -> bool:

@@ -601,7 +601,7 @@ class PlanRun:
         estimator = Estimator.over(self.physical, inputs, self.resources.observations(), None)
         rows = max((table.num_rows for table in inputs.values()), default=0)
         calls = Forecast(estimator).calls_by_model(self.opened.llm)
-        notice("estimate", how_long(pending or rows, "row", calls, estimator.seen))
+        notice("estimate", how_long(calls, estimator.seen, pending or rows))
 
     async def _finish(self, status: str, why: str | None) -> None:
         outcome, stored = self.outcome, self.resources.observations()

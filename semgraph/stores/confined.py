@@ -16,6 +16,7 @@ from semgraph.stores.base import (
     MatchQuery,
     NewContent,
     PartitionState,
+    RowIds,
     ScanQuery,
     SearchQuery,
     Store,
@@ -67,9 +68,7 @@ class ConfinedStore:
         seen = query.partitions is None or self._partition in query.partitions
         return await self._store.scan(replace(query, partitions=[self._partition] * seen))
 
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
+    async def states(self, plan: str, rows: RowIds) -> Mapping[str, PartitionState]:
         self._require(rows)
         return await self._store.states(plan, rows)
 
@@ -123,7 +122,6 @@ class ConfinedStore:
         """Refuse to write another partition, or a row without one. Raises PlanError."""
         for name in (each for each in partitions if each != self._partition):
             named = "rows without a group" if name is None else f'the group "{name}"'
-            what = (
-                f'the plan writes {named}, and this session has the group "{self._partition}" alone'
-            )
+            alone = f'this session has the group "{self._partition}" alone'
+            what = f"the plan writes {named}, and {alone}"
             raise PlanError(what, hint="nothing of these rows was written")

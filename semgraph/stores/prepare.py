@@ -113,9 +113,10 @@ class Refusals:
         return None
 
 
-def _faulty(
-    write: Merging, prepare: Callable[[Merging], object], start: int = 0
-) -> Iterator[tuple[int, DataError]]:
+Prepare = Callable[[Merging], object]
+
+
+def _faulty(write: Merging, prepare: Prepare, start: int = 0) -> Iterator[tuple[int, DataError]]:
     """The positions of rows that are refused by themselves, found by bisection."""
     try:
         prepare(write)
@@ -124,14 +125,11 @@ def _faulty(
         if count == 1:
             yield start, error
         for first, last in ((0, count // 2), (count // 2, count)) if count > 1 else ():
-            yield from _faulty(
-                replace(write, rows=write.rows.slice(first, last - first)), prepare, start + first
-            )
+            half = replace(write, rows=write.rows.slice(first, last - first))
+            yield from _faulty(half, prepare, start + first)
 
 
-def _conflicting(
-    write: Merging, prepare: Callable[[Merging], object]
-) -> Iterator[tuple[int, DataError]]:
+def _conflicting(write: Merging, prepare: Prepare) -> Iterator[tuple[int, DataError]]:
     """The positions of rows that conflict with their predecessors, found by bisection."""
     places = list(range(write.rows.num_rows))
 
@@ -155,9 +153,8 @@ def _conflicting(
 
 def taken(row: str) -> DataError:
     """The error for a key (`Person p1`) that another partition has, which is not named."""
-    hint = (
-        "a key is one for all partitions: compute it from the partition too, by id(PARTITION, ...)"
-    )
+    one = "a key is one for all partitions"
+    hint = f"{one}: compute it from the partition too, by id(PARTITION, ...)"
     return DataError(f"the key of {row} is taken", hint=hint)
 
 
@@ -165,27 +162,23 @@ def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
     """The error for a new edge (`KNOWS e1`) without an end in its partition. It is the same if
     another partition has the node, so it reveals nothing about others.
     """
+    hint = "leave such rows out in a step before"
     if key is None:
-        return DataError(
-            f"{edge} has no {end}: its key is NULL", hint="leave such rows out in a step before"
-        )
-    hint = f"merge the {label} in the same plan (nodes are written before edges), or leave such rows out in a step before"
+        return DataError(f"{edge} has no {end}: its key is NULL", hint=hint)
+    hint = f"merge the {label} in the same plan (nodes are written before edges), or {hint}"
     return DataError(f'{edge} has the {end} "{key}", which is no {label} of its group', hint=hint)
 
 
 def other_end(edge: str, end: str, stored: str, new: str) -> DataError:
     """The error for an edge that is stored with other ends."""
-    return DataError(
-        f'{edge} has the {end} "{stored}" and was to get "{new}": an edge keeps its ends',
-        hint=KEEPS_ENDS,
-    )
+    what = f'{edge} has the {end} "{stored}" and was to get "{new}": an edge keeps its ends'
+    return DataError(what, hint=KEEPS_ENDS)
 
 
 def still_has_edges(node: str, edges: str) -> DataError:
     """The error for a node that cannot be deleted."""
-    return DataError(
-        f"{node} cannot be deleted: {edges}", hint="delete its edges before, or say detach: true"
-    )
+    hint = "delete its edges before, or say detach: true"
+    return DataError(f"{node} cannot be deleted: {edges}", hint=hint)
 
 
 # The default embedders by the length of their vectors.
@@ -258,11 +251,9 @@ def returned(
     first = [graph.key, *([graph.partition] if partition else [])]
     declared = {*label.columns, *label.vectors.values()}
     names = dict.fromkeys([*first, *label.ends, *properties])
-    for name in names:
-        if name not in declared:
-            raise EngineError(
-                f'a store was asked for "{name}" of {label.name}, which graph "{graph.name}" does not declare'
-            )
+    for name in names.keys() - declared:
+        what = f'a store was asked for "{name}" of {label.name}'
+        raise EngineError(f'{what}, which graph "{graph.name}" does not declare')
     return names
 
 
@@ -301,22 +292,21 @@ def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> p
     ranking = {"_q": pa.int64(), "via": pa.string(), "method": pa.int32(), "rank": pa.int64()}
     ranked = [pa.field(name, kind) for name, kind in (ranking | {"score": pa.float64()}).items()]
     names = returned(graph, graph.label(query.label), query.properties)
-    ends = [
-        pa.field(end_column(end), pa.struct(_fields(node, listed, dimensions)))
-        for end, (node, listed) in end_nodes(graph, query).items()
-    ]
-    return pa.schema([*ranked, *_fields(graph.label(query.label), names, dimensions), *ends])
+    fields = [*ranked, *_fields(graph.label(query.label), names, dimensions)]
+    for end, (node, listed) in end_nodes(graph, query).items():
+        fields.append(pa.field(end_column(end), pa.struct(_fields(node, listed, dimensions))))
+    return pa.schema(fields)
 
 
 def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of the result of a match: structs; for a variable-length path a list of them."""
     fields: list[Any] = [("_q", pa.int64())]
-    for element, label in elements_of(graph, query.pattern):
-        if label is None and element.var:
-            fields.append(pa.field(element.var, pa.list_(step_type(graph))))
-        elif label is not None and element.var:
+    for element, label in (pair for pair in elements_of(graph, query.pattern) if pair[0].var):
+        kind: pa.DataType = pa.list_(step_type(graph))
+        if label is not None:
             names = returned(graph, label, query.properties.get(element.var, ()))
-            fields.append(pa.field(element.var, pa.struct(_fields(label, names, dimensions))))
+            kind = pa.struct(_fields(label, names, dimensions))
+        fields.append((element.var, kind))
     return pa.schema(fields)
 
 
@@ -544,9 +534,8 @@ def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
     what = f"{label.name} {key}"
     attributes = json.loads(text)
     if not isinstance(attributes, dict):
-        raise DataError(
-            f"attributes of {what} are no JSON object", hint='write {"name": value, ...}'
-        )
+        hint = 'write {"name": value, ...}'
+        raise DataError(f"attributes of {what} are no JSON object", hint=hint)
     own = {"", *label.columns, *label.derived, *label.ignore}
     for name in attributes:
         if name in own or name.startswith(RESERVED):
@@ -572,16 +561,8 @@ def further_labels(graph: Graph, names: Iterable[str]) -> list[str]:
 
 
 # The exceptions of a conversion for a value that does not fit.
-UNFIT = (
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    LookupError,
-    RecursionError,
-    AttributeError,
-    pa.ArrowException,
-    DataError,
-)
+_ODD = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError, AttributeError)
+UNFIT = (*_ODD, pa.ArrowException, DataError)
 
 
 @dataclass(frozen=True)

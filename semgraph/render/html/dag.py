@@ -173,9 +173,8 @@ def timeline(lines: Sequence[Line], began: float, seconds: float | None) -> dict
     timed = [line for line in lines if "at" in line[2]][:_BARS]
     if not timed:
         return None
-    whole = max(
-        [*(line["at"] + line["took"] - began for _, _, line in timed), seconds or 0.0, 1e-6]
-    )
+    ends = (line["at"] + line["took"] - began for _, _, line in timed)
+    whole = max([*ends, seconds or 0.0, 1e-6])
     steps: dict[str, list[Line]] = {}
     for line in timed:
         steps.setdefault(line[1], []).append(line)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from semgraph.logical.graph import Element, PatternNode, PatternPath, elements_of, path_ends
+from semgraph.logical.graph import PatternNode, PatternPath, elements_of, path_ends
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import MatchQuery, ScanQuery
 from semgraph.stores.neo4j.cypher import (
@@ -86,12 +86,8 @@ class _PathText:
     @cached_property
     def first(self) -> tuple[int, str] | None:
         """The element to start with, and the property that names it: a key, or an indexed one."""
-        named = [
-            (i, prop)
-            for i, element in enumerate(self.elements)
-            if self.variable_path is None or i in (0, 2)
-            for prop in self._plain(i, element)
-        ]
+        numbers = range(len(self.elements)) if self.variable_path is None else (0, 2)
+        named = [(i, prop) for i in numbers for prop in self._plain(i)]
 
         def rank(pair: tuple[int, str]) -> tuple[bool, bool]:
             i, prop = pair
@@ -112,11 +108,9 @@ class _PathText:
         if self.first is None:
             return ""
         i, prop = self.first
-        name, node = self.names[i], isinstance(self.elements[i], PatternNode)
-        seeks = []
+        name, seeks = self.names[i], list[str]()
         for label in self._labels(i):
-            inner = f"{name}:{quoted(label)}{self._props(i)}"
-            pattern = f"({inner})" if node else f"()-[{inner}]->()"
+            pattern = pattern_of(self.graph.label(label), name, self._props(i))
             seeks.append(f"MATCH {pattern}{self.indexes.hint(name, label, prop)}")
         if len(seeks) == 1:
             return f"{seeks[0]}\nWITH {ROW}, {name}\n"
@@ -134,9 +128,9 @@ class _PathText:
         length = f"*{element.least}..{element.most}" if isinstance(element, PatternPath) else ""
         return f"{left}[{inner}{length}]{right}"
 
-    def _plain(self, i: int, element: Element) -> dict[str, str]:
+    def _plain(self, i: int) -> dict[str, str]:
         """The property map of an element, without properties that are compared in the condition."""
-        return {prop: column for prop, column in element.props if not self._apart(i, prop)}
+        return {p: column for p, column in self.elements[i].props if not self._apart(i, p)}
 
     def _apart(self, i: int, prop: str) -> bool:
         """Whether a property is compared in the condition: some rows lack it, or its values are
@@ -148,8 +142,8 @@ class _PathText:
         return incomplete or (kind is not None and kind.name == "timestamp")
 
     def _props(self, i: int) -> str:
-        plain = self._plain(i, self.elements[i])
-        props = ", ".join(f"{quoted(p)}: {ROW}.{self.columns[c]}" for p, c in plain.items())
+        plain = self._plain(i).items()
+        props = ", ".join(f"{quoted(p)}: {ROW}.{self.columns[c]}" for p, c in plain)
         return f" {{{props}}}" if props else ""
 
     def _compared(self) -> list[str]:

@@ -89,7 +89,7 @@ class _Writer:
     indexes: Indexes
     names: dict[Value, str] = field(default_factory=dict)
     partitions: dict[str, str] = field(default_factory=dict)
-    near: dict[tuple[str, str, str], tuple[str, str | None]] = field(default_factory=dict)
+    near: dict[tuple[str, ...], tuple[str, str | None]] = field(default_factory=dict)
     branches: list[Branch] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
 
@@ -100,8 +100,8 @@ class _Writer:
         conditions = Conditions(
             self.graph, {query.alias: label, **labels}, self.names, self.indexes.incomplete
         )
-        hits = Hits(query, label, conditions, self.indexes, self.confined)
-        parts, index = hits.parts(query.methods[branch.method], branch.number, self.known)
+        hits = Hits(query, label, conditions, self)
+        parts, index = hits.parts(query.methods[branch.method], branch.number)
         self.parts += parts
         self.branches.append(replace(branch, index=index, whole=hits.pinned))
 
@@ -113,15 +113,14 @@ class _Writer:
         operator = "IN" if query.partition in self.lists else "="
         return f"{own} {operator} {row}.{name}"
 
-    def known(
-        self, query: SearchQuery, pattern: str, confined: str, vector: str
-    ) -> tuple[str, str]:
+    def known(self, query: SearchQuery, *of: str) -> tuple[str, str]:
         """Two variables: the number of rows of a label in a partition, as far as it matters, and,
         if it is small, these rows with their vectors. They are equal for all rows of a group, so
-        vectors are read once per group.
+        vectors are read once per group. `of` are the pattern, the condition on the partition and
+        the vector.
         """
-        self.near.setdefault((pattern, confined, vector), (query.label, query.partition))
-        return _names(list(self.near).index((pattern, confined, vector)))
+        self.near.setdefault(of, (query.label, query.partition))
+        return _names(list(self.near).index(of))
 
     def done(self) -> SearchStatement:
         """The complete statement, joined."""
@@ -183,32 +182,22 @@ def _end(end: str) -> str:
     return "startNode(h)" if end == "source" else "endNode(h)"
 
 
-Known = Callable[[SearchQuery, str, str, str], tuple[str, str]]
-
-
 class Hits:
     """The hits `h` of one query."""
 
     def __init__(
-        self,
-        query: SearchQuery,
-        label: Label,
-        conditions: Conditions,
-        indexes: Indexes,
-        confined: Callable[[SearchQuery, str, str], str],
+        self, query: SearchQuery, label: Label, conditions: Conditions, of: _Writer
     ) -> None:
-        self.query, self.label, self.indexes = query, label, indexes
+        self.query, self.label, self.of, self.indexes = query, label, of, of.indexes
         self.conditions = conditions
-        self.confined = confined
         self.terms = conditions.read(query.where, aliases(query))
         self.own = of_hit(self.terms, query.alias)
         self.graph = conditions.graph
         self.pattern = pattern_of(label, "h")
 
-    def parts(self, method: Method, number: int, known: Known) -> tuple[list[str], str]:
+    def parts(self, method: Method, number: int) -> tuple[list[str], str]:
         """The branch as parts of a union, and the index that it reads as far as needed. `m{number}`
-        is the row field with the searched value; `known` names the variables that are read of a
-        partition before its rows.
+        is the row field with the searched value.
         """
         sought = f"{ROW}.m{number}"
         if method.via == "fulltext" and (index := self._fulltext_index(method.prop)):
@@ -218,7 +207,7 @@ class Hits:
             entries = f"{read}\nWITH h, sum(s) AS s ORDER BY s DESC WHERE s > 0\nWITH collect([h, s]) AS found"
             return [self._read_on(number, entries, "s", method)], index
         if method.via == "nearest":
-            return self._nearest(method, number, f"${LISTS}.vectors[{sought}]", known)
+            return self._nearest(method, number, f"${LISTS}.vectors[{sought}]")
         test = "false" if method.via == "fulltext" else ""
         if method.via == "equal":
             test = f"{self._value(method.prop)} = {sought}"
@@ -226,28 +215,27 @@ class Hits:
         if method.via == "equal" and (self.label.name, method.prop) in self.indexes.incomplete:
             key, prop = f"h.{quoted(self.graph.key)}", f"h.{quoted(method.prop)}"
             test = f"({prop} = {sought} OR ({prop} IS NULL AND {key} IN {ROW}.u{number}))"
-        matches = f"{self._match(test, first)}\n{self._ranked('1.0', method)}"
-        return [
-            f"{matches}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
-        ], ""
+        return [f"{self._match(test, first)}\n{self._all(number, '1.0', method)}"], ""
 
-    def _nearest(
-        self, method: Method, number: int, sought: str, known: Known
-    ) -> tuple[list[str], str]:
+    def _all(self, number: int, score: str, method: Method) -> str:
+        """All hits of a branch, ranked and returned at once."""
+        found = f"RETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+        return f"{self._ranked(score, method)}\n{found}"
+
+    def _nearest(self, method: Method, number: int, sought: str) -> tuple[list[str], str]:
         if method.prop not in self.label.vectors:
             raise EngineError(f'label "{self.label.name}" has no embedding of "{method.prop}"')
         name = self.label.vectors[method.prop]
         vector = f"h.{quoted(name)}"
-        ranked = self._ranked(_cosine("v", sought), method)
-        end = f"{ranked}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+        end = self._all(number, _cosine("v", sought), method)
         same_size = f"size(v) = size({sought})"
         if (self.label.name, name) in self.indexes.odd:
             same_size = f"CASE WHEN {has_direction('v')} THEN {same_size} ELSE false END"
         index = self.indexes.vectors.get((self.label.name, name), "")
         if not index or self.pinned or method.ranked is None:
             return [f"{self._match('')}\nWITH h, {vector} AS v WHERE {same_size}\n{end}"], ""
-        own = self.confined(self.query, f"h.{quoted(self.graph.partition)}", "g")
-        n, near = known(self.query, self.pattern, own, vector)
+        own = self.of.confined(self.query, f"h.{quoted(self.graph.partition)}", "g")
+        n, near = self.of.known(self.query, self.pattern, own, vector)
         kind = "node" if self.label.kind == "node" else "relationship"
         read = (
             f"WITH {ROW}, {n} WHERE {n} >= {EXACT_BELOW} AND {sought} IS NOT NULL\n"
@@ -260,17 +248,18 @@ class Hits:
 
     def _fulltext_index(self, prop: str) -> str:
         """The index with a property; "" if the database lacks it and there is nothing to find."""
-        for name, properties in self.label.fulltext.items():
-            if prop in properties:
-                if name not in self.indexes.fulltext:
-                    if self.label.name in self.indexes.empty:
-                        return ""
-                    raise StoreUnavailable(
-                        f'the database has no full-text index "{name}" of {self.label.name} over {", ".join(properties)}: '
-                        "drop another of that name, and run a plan that writes `schema`, such as build_indices_and_constraints"
-                    )
-                return name
-        raise EngineError(f'label "{self.label.name}" has no full-text index of "{prop}"')
+        names = [name for name, properties in self.label.fulltext.items() if prop in properties]
+        if not names:
+            raise EngineError(f'label "{self.label.name}" has no full-text index of "{prop}"')
+        if names[0] in self.indexes.fulltext:
+            return names[0]
+        if self.label.name in self.indexes.empty:
+            return ""
+        over = ", ".join(self.label.fulltext[names[0]])
+        raise StoreUnavailable(
+            f'the database has no full-text index "{names[0]}" of {self.label.name} over {over}: '
+            "drop another of that name, and run a plan that writes `schema`, such as build_indices_and_constraints"
+        )
 
     @property
     def pinned(self) -> bool:
@@ -290,8 +279,7 @@ class Hits:
         return (
             f"CALL ({ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
             f"WITH known WHERE size(known) > 0\n{read} WHERE h IN known\n"
-            f"WITH h, sum(s) AS s WHERE s > 0\n{self._ranked('s', method)}\n"
-            f"RETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+            f"WITH h, sum(s) AS s WHERE s > 0\n{self._all(number, 's', method)}"
         )
 
     def _read_on(self, number: int, read: str, score: str, method: Method) -> str:
@@ -312,23 +300,17 @@ class Hits:
             if by_key(self.own, self.graph.key):
                 hint = ""
             return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
+
         # A parameter names the partition: with its property, an index may tempt the planner to read
         # all of it for every row.
-        clauses = match_edges(
-            self.graph,
-            self.label,
-            pairs,
-            self.conditions.value,
-            lambda v, end: self.indexes.hint(v, end, self.graph.key),
-        )
+        value = self.conditions.value
+        clauses = match_edges(self.graph, self.label, pairs, value, self.indexes)
         return f"{clauses} WHERE {self._filter(test, own='h[$own]')}"
 
     def _filter(self, test: str = "", own: str = "") -> str:
         own = own or f"h.{quoted(self.graph.partition)}"
-        return (
-            " AND ".join(filter(None, (test, self.confined(self.query, own, ROW), self._where)))
-            or "true"
-        )
+        tests = (test, self.of.confined(self.query, own, ROW), self._where)
+        return " AND ".join(filter(None, tests)) or "true"
 
     @property
     def _where(self) -> str:
@@ -364,11 +346,10 @@ def match_edges(
     label: Label,
     pairs: Sequence[Ends],
     value: Callable[[Value], str],
-    hint: Callable[[str, str], str],
+    indexes: Indexes,
 ) -> str:
     """The clauses that bind `h` once to each edge between the pairs of known ends, or to more
-    edges; a `WHERE` may follow. `value` returns the parameter or field with a value, `hint` the
-    index for finding a variable of a label.
+    edges; a `WHERE` may follow. `value` returns the parameter or field with a value.
     """
     edge, key = f"[h:{quoted(label.name)}]", quoted(graph.key)
     hints = []
@@ -376,15 +357,11 @@ def match_edges(
     def node(var: str, end: str, pinned: Value | None) -> str:
         if pinned is None:
             return "()"
-        hints.append(hint(var, end))
+        hints.append(indexes.hint(var, end, graph.key))
         return f"({var}:{quoted(end)} {{{key}: {value(pinned)}}})"
 
-    either_way = (
-        len(pairs) == 2
-        and pairs[0] == pairs[1][::-1]
-        and label.source == label.target
-        and None not in pairs[0]
-    )
+    both = len(pairs) == 2 and pairs[0] == pairs[1][::-1] and None not in pairs[0]
+    either_way = both and label.source == label.target
     if len(pairs) == 1 or either_way:
         arrow = "-" if either_way else "->"
         path = f"{node('a', label.source, pairs[0][0])}-{edge}{arrow}{node('b', label.target, pairs[0][1])}"
@@ -398,4 +375,5 @@ def match_edges(
         path, ends, pinned = f"()-{edge}->({{}})", (label.target,), targets
     known = ", ".join(value(v) for v in dict.fromkeys(pinned) if v is not None)
     begun = path.format("a:" + "|".join(quoted(end) for end in ends))
-    return f"MATCH {begun}{hint('a', ends[0]) if len(ends) == 1 else ''} WHERE a.{key} IN [{known}] WITH DISTINCT h"
+    hint = indexes.hint("a", ends[0], graph.key) if len(ends) == 1 else ""
+    return f"MATCH {begun}{hint} WHERE a.{key} IN [{known}] WITH DISTINCT h"

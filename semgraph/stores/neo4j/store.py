@@ -33,6 +33,7 @@ from semgraph.stores.base import (
     MatchQuery,
     NewContent,
     PartitionState,
+    RowIds,
     ScanQuery,
     SearchQuery,
     Statistics,
@@ -53,6 +54,7 @@ from semgraph.stores.neo4j.cypher import (
     Bound,
     columns_of,
     fields,
+    pattern_of,
     quoted,
     sent_column,
     time_of,
@@ -106,14 +108,14 @@ class OpenedState:
 
     @cached_property
     def _lacks_nothing(self) -> bool:
-        lacking = schema.missing(
-            self.graph, self.dimensions, self.indexes
-        ) or schema.missing_internal(self.indexes)
-        return self.dimensions is not None and not lacking
+        lacking = schema.missing(self.graph, self.dimensions, self.indexes)
+        return self.dimensions is not None and not (
+            lacking or schema.missing_internal(self.indexes)
+        )
 
 
 def _committed(marker: Sequence[Any]) -> CommittedRow:
-    _, row, fingerprint, now, run, content = marker
+    row, fingerprint, now, run, content = marker[1:]
     return CommittedRow(row, fingerprint, time_of(now), run, content)
 
 
@@ -185,9 +187,8 @@ class Neo4jStore:
         if self._reopened(graph, dimensions):
             return []
         existing, statistics = await self._inspect(graph, dimensions)
-        self._undone = Setup(self._bolt, graph).describe_missing(
-            dimensions, existing, statistics.counts
-        )
+        left = Setup(self._bolt, graph).left_out(dimensions, existing, statistics.counts)
+        self._undone = schema.external_note(left)
         empty = frozenset(name for name in graph.labels if not statistics.counts.get(name))
         self._take(OpenedState(graph, dimensions, existing, statistics.dimensions), empty)
         return schema.missing(graph, None, existing)
@@ -265,20 +266,14 @@ class Neo4jStore:
         wanted = match_schema(self.graph, query, self._lengths.known)
         if not rows.num_rows:
             return wanted.empty_table()
-        several = query.partition is not None and pa.types.is_list(
-            column(rows, query.partition).type
-        )
-        elements = elements_of(self.graph, query.pattern)
+        by, elements = query.partition, elements_of(self.graph, query.pattern)
+        several = by is not None and pa.types.is_list(column(rows, by).type)
         await self.check_derived(compared_in_match(query, elements))
         text = compile_match(self.graph, query, self._indexes, several=several)
-        labels = [label for _, label in elements if label is not None]
-        seen = all_partitions(rows, query.partition)
-        await self._missing_derived.read((label.name for label in labels), seen)
-        more: dict[str, Sequence[Any]] = {
-            short: sent_column(rows, path) for path, short in text.columns.items()
-        }
-        if query.partition is not None:
-            more["p0"] = sent_column(rows, query.partition)
+        labels = (label.name for _, label in elements if label is not None)
+        await self._missing_derived.read(labels, all_partitions(rows, by))
+        more = {short: sent_column(rows, path) for path, short in text.columns.items()}
+        more |= {} if by is None else {"p0": sent_column(rows, by)}
         lists = {"rows": fields(rows, text.bound.values, more)}
         records = await self._records(text.text, text.bound, lists)
         columns = partial(columns_of, self._left_out, self.graph)
@@ -299,9 +294,7 @@ class Neo4jStore:
         columns = columns_of(self._left_out, self.graph, self.graph.label(label), wanted, records)
         return without_left_out(pa.table(columns, schema=wanted), [self.graph.key])
 
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
+    async def states(self, plan: str, rows: RowIds) -> Mapping[str, PartitionState]:
         asked = [{"partition": name, "rows": [*dict.fromkeys(own)]} for name, own in rows.items()]
         records = await self._asked(compile_states(self.graph, self._indexes), plan, asked)
         return {
@@ -354,18 +347,14 @@ class Neo4jStore:
         Commit markers go first.
         """
         self._searches.large.clear()
-        confined = (
-            "" if partitions is None else f" WHERE x.{quoted(self.graph.partition)} IN $partitions"
-        )
+        by = quoted(self.graph.partition)
+        confined = "" if partitions is None else f" WHERE x.{by} IN $partitions"
         marked = "" if partitions is None else " WHERE x.partition IN $partitions"
         nodes = "|".join(quoted(label.name) for label in self.graph.nodes)
+        patterns = (*(pattern_of(label, "x") for label in self.graph.edges), f"(x:{nodes})")
         parts = [
             f"MATCH (x:{HEAD}|{MARK}|{WINDOW}|{PARTS}){marked} RETURN x",
-            *(
-                f"MATCH ()-[x:{quoted(label.name)}]->(){confined} RETURN x"
-                for label in self.graph.edges
-            ),
-            f"MATCH (x:{nodes}){confined} RETURN x",
+            *(f"MATCH {pattern}{confined} RETURN x" for pattern in patterns),
         ]
         await self._bolt.in_batches(
             "CALL () {\n" + "\nUNION ALL ".join(parts) + "\n}\n"

@@ -5,7 +5,7 @@ expected.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from semgraph.expr import Type
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
-    CommitMarker,
     Deletion,
     EdgeWrite,
     NewContent,
@@ -75,12 +74,13 @@ def rows_of(prepared: PreparedMerge) -> list[dict[str, Any]]:
     `attributes`.
     """
     what = f"{prepared.graph.key} of {prepared.label.name}"
+    maps = ("created", "properties", "lists", "vectors")
     rows: list[dict[str, Any]] = []
     for key, part in zip(prepared.keys, prepared.partitions, strict=True):
         refuse_long(key, what)
         row: dict[str, Any] = {"key": key, "partition": part, "attributes": None}
-        row |= {name: {} for name in ("created", "properties", "lists", "vectors")}
-        rows.append(row | {"removed": [], "labels": []})
+        row |= {"removed": [], "labels": []}
+        rows.append(row | {name: {} for name in maps})
     for name, array in prepared.columns.items():
         _add_property(rows, prepared, name, array)
     create, replaces = prepared.write.create, prepared.write.replace
@@ -136,10 +136,8 @@ def _stored(value: Any, kind: Type, what: str) -> Any:
     if kind.name == "struct" or (kind.item is not None and kind.item.name in ("struct", "list")):
         return canonical_json(value)
     if isinstance(value, list) and None in value:
-        raise DataError(
-            f"{what} is a list with NULL in it, which Neo4j cannot store",
-            hint="leave NULL out of it: list_filter(..., x -> x IS NOT NULL)",
-        )
+        hint = "leave NULL out of it: list_filter(..., x -> x IS NOT NULL)"
+        raise DataError(f"{what} is a list with NULL in it, which Neo4j cannot store", hint=hint)
     return sent(value)
 
 
@@ -147,10 +145,10 @@ def refuse_long(value: Any, what: str) -> None:
     """Refuse a text that is too long for an index of Neo4j. Raises DataError."""
     if isinstance(value, str) and len(value.encode()) > LONGEST:
         what = f"{what[:200]} has {len(value.encode()):,} bytes, and Neo4j indexes texts of {LONGEST:,} at most"
-        raise DataError(
-            what,
-            hint="keys, groups and properties under `index` are such texts: cut(...) makes them shorter",
+        hint = (
+            "keys, groups and properties under `index` are such texts: cut(...) makes them shorter"
         )
+        raise DataError(what, hint=hint)
 
 
 def _storable(value: Any) -> bool:
@@ -180,19 +178,17 @@ def compile_commit(
     rows = prepare_batch(graph, batch, rows_of)
     for i, write in sorted(enumerate(batch.writes), key=lambda pair: ORDER[type(pair[1])]):
         parts.append(Shape(graph, write, indexes).text(i))
-        lists[f"w{i}"] = _deleted(graph, write) if isinstance(write, Deletion) else rows[i] or []
+        lists[f"w{i}"] = rows[i] or []
+        if isinstance(write, Deletion):
+            keys = zip(*keys_of(graph, write), strict=True)
+            lists[f"w{i}"] = [{"key": key, "partition": part} for key, part in keys]
     if whole:
         parts.append(_FORGET)
     if new.heads:
         parts.append(_MARKS)
-        lists["marks"] = _marks(new)
+        lists["marks"] = list(_marks(new))
     returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"
     return "\n".join([*parts, f"RETURN {returned}"]), {LISTS: lists}
-
-
-def _deleted(graph: Graph, write: Deletion) -> list[dict[str, str | None]]:
-    names = ("key", "partition")
-    return [dict(zip(names, row, strict=True)) for row in zip(*keys_of(graph, write), strict=True)]
 
 
 # The order of the writes of a batch in a statement.
@@ -258,41 +254,22 @@ def _heads(new: NewContent) -> list[dict[str, Any]]:
     ]
 
 
-def _marks(new: NewContent) -> list[dict[str, Any]]:
+def _marks(new: NewContent) -> Iterator[dict[str, Any]]:
     """The windows of a commit; `after` is the number of later ones in the same partition."""
     after = Counter(marker.partition for marker in new.markers)
-    marks: list[dict[str, Any]] = []
+    same = ("plan", "partition", "fingerprint", "now", "run", "witness", "begun")
     for marker in new.markers:
         after[marker.partition] -= 1
-        if marker.rows:
-            marks.append(_mark(marker, after[marker.partition]))
-    return marks
-
-
-def _mark(marker: CommitMarker, after: int) -> dict[str, Any]:
-    for row in marker.rows:
-        refuse_long(
-            marker.plan + marker.partition + row,
-            f"the commit marker of {row[:100]} in {marker.partition[:100]}",
-        )
-    hashed, parts = shared_parts(marker)
-    return {
-        "plan": marker.plan,
-        "partition": marker.partition,
-        "fingerprint": marker.fingerprint,
-        "now": sent(marker.now),
-        "run": marker.run,
-        "witness": marker.witness,
-        "begun": None if marker.begun is None else sent(marker.begun),
-        "hash": hashed,
-        "parts": parts,
-        "writes": pack(marker.writes),
-        "after": after,
-        "rows": [
-            {"row": row, "content": content, "place": place}
-            for place, row, content in marked_rows(marker)
-        ],
-    }
+        for row in marker.rows:
+            what = f"the commit marker of {row[:100]} in {marker.partition[:100]}"
+            refuse_long(marker.plan + marker.partition + row, what)
+        hashed, parts = shared_parts(marker)
+        names = ("place", "row", "content")
+        if rows := [dict(zip(names, row, strict=True)) for row in marked_rows(marker)]:
+            yield {name: sent(getattr(marker, name)) for name in same} | {
+                "hash": hashed, "parts": parts, "writes": pack(marker.writes),
+                "after": after[marker.partition], "rows": rows,
+            }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -312,21 +289,14 @@ class Shape:
         """The sub-query of write `number`."""
         if isinstance(self.write, Deletion):
             return self._deletion(number, self.write)
-        create = self.write.create
-        names = set(self.write.rows.column_names)
-        flagged = bool(create & {"labels", *self.label.vectors.values()})
-        steps = [f"CALL () {{\nUNWIND ${LISTS}.w{number} AS row", self._found()]
+        flagged = bool(self.write.create & {"labels", *self.label.vectors.values()})
+        steps = [f"CALL () {{\nUNWIND ${LISTS}.w{number} AS row", self._found(self.write)]
         if not self.write.only_existing:
             part = f", n.{quoted(self.graph.partition)} = row.partition" if self._confined else ""
-            steps.append(
-                f"ON CREATE SET n += row.created{part}" + (f", n.{FRESH} = true" if flagged else "")
-            )
+            steps.append(f"ON CREATE SET n += row.created{part}" + f", n.{FRESH} = true" * flagged)
         fresh = f"coalesce(n.{FRESH}, false)" if flagged else "false"
-        steps.append(
-            f"WITH n, row, {fresh} AS fresh{self._within('n')}"
-            + (f"\nREMOVE n.{FRESH}" if flagged else "")
-        )
-        steps += self._settings(names, create, self.write.unite)
+        steps.append(f"WITH n, row, {fresh} AS fresh{self._within('n')}")
+        steps += [f"REMOVE n.{FRESH}"] * flagged + self._settings(self.write)
         return "\n".join([*steps, f"RETURN count(*) AS w{number}\n}}"])
 
     @property
@@ -345,27 +315,22 @@ class Shape:
     def _hint(self, var: str, label: str) -> str:
         return self.indexes.hint(var, label, self.graph.key)
 
-    def _found(self) -> str:
+    def _found(self, write: Merging) -> str:
         """Clauses that bind `n`, and create it if allowed."""
-        only_existing = not isinstance(self.write, Deletion) and self.write.only_existing
-        verb = "MATCH" if only_existing else "MERGE"
-        hint = self._hint("n", self.label.name) if only_existing else ""
+        pattern = pattern_of(self.label, inner=f" {{{self._key}: row.key}}")
+        if write.only_existing:
+            return f"MATCH {pattern}{self._hint('n', self.label.name)}"
         if self.label.kind == "node":
-            return f"{verb} (n:{quoted(self.label.name)} {{{self._key}: row.key}}){hint}"
-        edge = f"[n:{quoted(self.label.name)} {{{self._key}: row.key}}]"
-        if only_existing:
-            return f"MATCH ()-{edge}->(){hint}"
+            return f"MERGE {pattern}"
         ends = (("source", self.label.source), ("target", self.label.target))
         matches = (
             f"MATCH ({var}:{quoted(end)} {{{self._key}: row.{var}}}){self._hint(var, end)}{self._within(var)}"
             for var, end in ends
         )
-        return "\n".join([*matches, f"MERGE (source)-{edge}->(target)"])
+        return "\n".join([*matches, f"MERGE (source{pattern[1:-1]}target)"])
 
-    def _settings(
-        self, names: set[str], create: frozenset[str], unite: frozenset[str]
-    ) -> list[str]:
-        steps = []
+    def _settings(self, write: Merging) -> list[str]:
+        create, names, steps = write.create, set(write.rows.column_names), list[str]()
         if "attributes" in names - create:
             known = ", ".join(string(name) for name in hidden(self.label))
             steps.append(
@@ -374,17 +339,16 @@ class Shape:
             )
         steps.append("SET n += row.properties")
         kinds = self.label.columns
-        steps += [_united(quoted(n), kinds[n].item) for n in sorted((unite & names) - create)]
-        if "labels" in names and isinstance(self.write, NodeWrite) and self.write.replace:
+        steps += [_united(quoted(n), kinds[n].item) for n in sorted((write.unite & names) - create)]
+        if "labels" in names and isinstance(write, NodeWrite) and write.replace:
             known = ", ".join(string(name) for name in self.graph.labels)
             steps.append(
                 f"REMOVE n:$([l IN labels(n) WHERE NOT l IN [{known}] AND NOT l STARTS WITH {string(RESERVED)}])"
             )
         if "labels" in names:
             only_new = "fresh" if "labels" in create else "true"
-            steps.append(
-                f"FOREACH (x IN CASE WHEN {only_new} THEN [1] ELSE [] END | SET n:$(row.labels))"
-            )
+            new = f"CASE WHEN {only_new} THEN [1] ELSE [] END"
+            steps.append(f"FOREACH (x IN {new} | SET n:$(row.labels))")
         kind = "Node" if self.label.kind == "node" else "Relationship"
         vectors = sorted(names & set(self.label.vectors.values()))
         if vectors:
@@ -485,7 +449,7 @@ class GraphCommits:
             if not records:
                 [[partition], *_] = await run(_CHANGED, parameters)
                 raise ConcurrentWrite(partition)
-            counts = [int(count) for count in records[0][: len(batch.writes)]]
+            counts = list(map(int, records[0][: len(batch.writes)]))
             refusals = Refusals()
             for write, count in zip(batch.writes, counts, strict=True):
                 if not isinstance(write, Deletion) and count < write.rows.num_rows:
@@ -502,16 +466,14 @@ class GraphCommits:
         self.lengths.known.update(new)
         self.lengths.stored |= new.keys()
         written = Counter[str]()
-        for write, count in zip(batch.writes, counts, strict=True):
-            written[write.label] += count
+        for write, number in zip(batch.writes, counts, strict=True):
+            written[write.label] += number
         return Written(dict(written))
 
     def new_lengths(self, batch: WriteBatch) -> dict[tuple[str, str], int]:
         """The lengths of what may be the first vectors of a property. Raises StoreUnavailable."""
         new: dict[tuple[str, str], int] = {}
-        for write in batch.writes:
-            if not write.rows.num_rows:
-                continue
+        for write in (each for each in batch.writes if each.rows.num_rows):
             vectors = set(self.graph.label(write.label).vectors.values())
             for name in vectors & set(write.rows.column_names):
                 size, place = _length(write.rows.column(name)), (write.label, name)
@@ -543,8 +505,8 @@ class GraphCommits:
             f"WHERE coalesce(n.{quoted(graph.partition)}, '') <> row.partition RETURN row.of, row.key"
         )
         columns = {"of": graph.key, "key": column, "partition": graph.partition}
-        values = [write.rows.column(name).to_pylist() for name in columns.values()]
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+        own = [write.rows.column(name) for name in columns.values()]
+        rows = pa.table(own, names=list(columns)).to_pylist()
         for of, key in await ask(text, {"rows": rows}):
             what = f"{label.name} {of}"
             error = taken(what) if column == graph.key else no_end(what, column, key, name)
@@ -571,7 +533,7 @@ class GraphCommits:
             # An edge of this key may lie between ends of another partition.
             if isinstance(write, EdgeWrite):
                 await self._refuse_other_partition(self.bolt.read, write, self.graph.key, refusals)
-            elif isinstance(write, Deletion) and not write.detach:
+            elif isinstance(write, Deletion) and not write.detach and not self._is_edge(write):
                 await self._refuse_edges_left(write, batch, refusals)
         refusals.check()
         writes = sorted(batch.writes, key=lambda write: ORDER[type(write)])
@@ -585,14 +547,9 @@ class GraphCommits:
     async def _refuse_edges_left(
         self, write: Deletion, batch: WriteBatch, refusals: Refusals
     ) -> None:
-        if self.graph.label(write.label).kind == "edge":
-            return
         key = quoted(self.graph.key)
-        deleted = {
-            other.label: other.rows.column(self.graph.key).to_pylist()
-            for other in batch.writes
-            if isinstance(other, Deletion) and self.graph.label(other.label).kind == "edge"
-        }
+        edges = (e for e in batch.writes if isinstance(e, Deletion) and self._is_edge(e))
+        deleted = {each.label: each.rows.column(self.graph.key).to_pylist() for each in edges}
         text = (
             f"UNWIND $keys AS k\nMATCH (n:{quoted(write.label)} {{{key}: k}})-[r]-()\n"
             f"WHERE NOT r.{key} IN coalesce($deleted[type(r)], [])\n"
@@ -603,6 +560,9 @@ class GraphCommits:
         for node, kind, edge, source, target in found:
             between = f"{kind} {edge} lies between {source} and {target}"
             refusals.add(write, node, still_has_edges(f"a {write.label}", between))
+
+    def _is_edge(self, write: Write) -> bool:
+        return self.graph.label(write.label).kind == "edge"
 
     async def _first_violation(
         self, rows: Sequence[tuple[Write, int]]
@@ -619,13 +579,11 @@ class GraphCommits:
 
     async def _try(self, rows: Sequence[tuple[Write, int]]) -> DataError | None:
         """Write some rows and roll back; return the error if they violate a constraint."""
-        places: dict[int, list[int]] = {}
+        places: dict[int, tuple[Write, list[int]]] = {}
         for write, place in rows:
-            places.setdefault(id(write), []).append(place)
-        writes = {id(write): write for write, _ in rows}
-        some = WriteBatch(
-            tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
-        )
+            places.setdefault(id(write), (write, []))[1].append(place)
+        parts = (replace(write, rows=write.rows.take(own)) for write, own in places.values())
+        some = WriteBatch(tuple(parts))
         text, parameters = compile_commit(self.graph, NewContent.of(some), self.indexes)
 
         async def work(tx: AsyncManagedTransaction) -> None:
@@ -651,14 +609,10 @@ def _length(vectors: Any) -> int | None:
 def _violation(batch: WriteBatch, message: str) -> DataError:
     """The error for a constraint that a batch violates, in terms of the graph."""
     if "still has relationships" in message:
-        labels = dict.fromkeys(
-            write.label
-            for write in batch.writes
-            if isinstance(write, Deletion) and not write.detach
-        )
+        deletions = (write for write in batch.writes if isinstance(write, Deletion))
+        labels = dict.fromkeys(write.label for write in deletions if not write.detach)
         return still_has_edges(f"a {' or '.join(labels)}", "it still has edges")
     if message.startswith("Relationship"):
-        return DataError(
-            f"{message}, between other ends, and an edge keeps its ends", hint=KEEPS_ENDS
-        )
+        what = f"{message}, between other ends, and an edge keeps its ends"
+        return DataError(what, hint=KEEPS_ENDS)
     return DataError(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from sqlite3 import Connection
 from typing import Any
 
@@ -36,7 +37,6 @@ from semgraph.stores.sqlite.schema import (
     Table,
     Tables,
     encode,
-    encode_vectors,
     quote,
     read_dimensions,
     temporary,
@@ -145,17 +145,12 @@ class ReadMarkers:
 
     def states(self, rows: Mapping[str, Sequence[str]]) -> dict[str, PartitionState]:
         """As `Store.states`."""
-        return {
-            partition: PartitionState(
-                _head(self.con, partition),
-                {
-                    row: marker
-                    for row in dict.fromkeys(own)
-                    for _, _, marker in self.markers(partition, " AND m.row = ?", row)
-                },
-            )
-            for partition, own in rows.items()
-        }
+        states = {}
+        for name, own in rows.items():
+            found = (self.markers(name, " AND m.row = ?", row) for row in dict.fromkeys(own))
+            committed = {marker.row: marker for _, _, marker in chain.from_iterable(found)}
+            states[name] = PartitionState(_head(self.con, name), committed)
+        return states
 
     def history(self, partitions: Iterable[str]) -> dict[str, History]:
         """As `Store.history`."""
@@ -178,7 +173,10 @@ class EncodedMerge:
         for name, values in (("labels", prepared.labels), ("attributes", prepared.attributes)):
             if values:
                 self.columns[name] = [None if v is None else canonical_json(v) for v in values]
-        self.vectors = {name: encode_vectors(v) for name, v in prepared.vectors.items()}
+        self.vectors = {
+            name: v.spread(line.tobytes() for line in v.numbers.astype("<f4", copy=False))
+            for name, v in prepared.vectors.items()
+        }
         self.sizes = {name: v.size for name, v in prepared.vectors.items() if v.size is not None}
 
     def run(self, con: Connection, version: int, refusals: Refusals) -> int:
@@ -187,19 +185,20 @@ class EncodedMerge:
         new: list[int] = []
         old: list[int] = []
         for n, key in enumerate(self.keys):
-            (old if key in stored else new).append(n)
-            if not self.write.only_existing:
-                stored.setdefault(key, -1)
-        if self.write.only_existing:
-            new = []
+            if key in stored:
+                old.append(n)
+            elif not self.write.only_existing:
+                new.append(n)
+                stored[key] = -1
         if isinstance(self.write, EdgeWrite):
             self._check_ends(con, new, old, refusals)
             new = [n for n in new if not refusals.holds(self.write, self.keys[n])]
         self._insert(con, new)
         ids = self._stored(con, refusals) if new else stored
         self._update(con, old, ids)
-        self._write_vectors(con, new, ids, version)
-        self._write_vectors(con, old, ids, version, but=self.write.create)
+        for name in self.vectors:
+            rows = new if name in self.write.create else [*new, *old]
+            self._write_vectors(con, name, rows, ids, version)
         return len(new) + len(old)
 
     def _stored(self, con: Connection, refusals: Refusals) -> dict[str, int]:
@@ -223,26 +222,21 @@ class EncodedMerge:
         ]
         columns = ["key TEXT", "part TEXT", "source TEXT", "target TEXT", "new INTEGER"]
         written = temporary(con, "#ends", columns, rows)
-        key = self.table.key
+        key, own = self.table.key, self.table.partition
         for end, node in (("source", label.source), ("target", label.target)):
             exists = f"EXISTS (SELECT 1 FROM {quote(node)} t WHERE t.{key} = e.{end})"
-            sql = f"SELECT e.key, e.{end} FROM {written} e WHERE e.new AND NOT {exists}"
-            for edge, missing in con.execute(sql):
-                refusals.add(self.write, edge, no_end(f"{label.name} {edge}", end, missing, node))
-            sql = (
-                f"SELECT e.key, e.{end} FROM {written} e "
-                f"JOIN {quote(node)} t ON t.{key} = e.{end} WHERE t.{self.table.partition} <> e.part"
-            )
-            for edge, at in () if self.write.only_existing else con.execute(sql):
-                refusals.add(self.write, edge, no_end(f"{label.name} {edge}", end, at, node))
+            found = f"SELECT e.key, e.{end} FROM {written} e"
+            apart = f"{found} JOIN {quote(node)} t ON t.{key} = e.{end} WHERE t.{own} <> e.part"
+            all_ends = (f"{found} WHERE e.new AND NOT {exists}", apart)
+            for sql in all_ends[: 2 - self.write.only_existing]:
+                for edge, at in con.execute(sql):
+                    refusals.add(self.write, edge, no_end(f"{label.name} {edge}", end, at, node))
             sql = (
                 f"SELECT e.key, t.{end}, e.{end} FROM {written} e JOIN {self.table.name} t ON t.{key} = e.key "
                 f"WHERE t.{end} <> e.{end}"
             )
-            for edge, stored, new_end in con.execute(sql):
-                refusals.add(
-                    self.write, edge, other_end(f"{label.name} {edge}", end, stored, new_end)
-                )
+            for edge, *ends_of in con.execute(sql):
+                refusals.add(self.write, edge, other_end(f"{label.name} {edge}", end, *ends_of))
 
     def _insert(self, con: Connection, new: Sequence[int]) -> None:
         if not new:
@@ -251,9 +245,7 @@ class EncodedMerge:
         columns = {name: [values[n] for n in new] for name, values in self.columns.items()}
         columns[partition] = [value or "" for value in columns.get(partition, [None] * len(new))]
         for name in self.write.unite & set(columns):
-            columns[name] = [
-                unite("[]", value) if value is not None else None for value in columns[name]
-            ]
+            columns[name] = [value and unite("[]", value) for value in columns[name]]
         names, holders = ", ".join(map(quote, columns)), ", ".join("?" * len(columns))
         con.executemany(
             f"INSERT INTO {self.table.name} ({names}) VALUES ({holders})",
@@ -263,12 +255,9 @@ class EncodedMerge:
     def _update(self, con: Connection, old: Sequence[int], ids: Mapping[str, int]) -> None:
         table = self.table
         fixed = {table.graph.key, table.graph.partition, *table.label.ends, *self.write.create}
-        columns: dict[str, list[Any]] = {}
-        for name, values in self.columns.items():
-            changed = [values[n] for n in old]
-            any_value = self.write.replace or any(value is not None for value in changed)
-            if name not in fixed and any_value:
-                columns[name] = changed
+        own = {n: [v[i] for i in old] for n, v in self.columns.items() if n not in fixed}
+        nulls = [None] * len(old)
+        columns = {n: v for n, v in own.items() if v != nulls or (self.write.replace and v)}
         if not columns:
             return
         rows = zip(*columns.values(), (ids[self.keys[n]] for n in old), strict=True)
@@ -285,44 +274,32 @@ class EncodedMerge:
         return f"coalesce(?, {quote(name)})"
 
     def _write_vectors(
-        self,
-        con: Connection,
-        rows: Sequence[int],
-        ids: Mapping[str, int],
-        version: int,
-        but: Iterable[str] = (),
+        self, con: Connection, name: str, rows: Sequence[int], ids: Mapping[str, int], version: int
     ) -> None:
-        for name, values in self.vectors.items():
-            pairs = [
-                (ids[self.keys[n]], vector or b"")
-                for n in rows
-                if ((vector := values[n]) is not None or self.write.replace) and name not in but
-            ]
-            if not pairs:
-                continue
-            vectors = quote(self.table.vectors(name))
-            # A zero vector has no direction and counts as none.
-            zeros = ((row,) for row, vector in pairs if not any(vector))
-            con.executemany(f"DELETE FROM {vectors} WHERE {ID} = ?", zeros)
-            if name not in self.sizes:
-                continue
-            self._check_size(con, name)
-            con.executemany(
-                f"INSERT INTO {vectors} ({ID}, part, changed, vector) "
-                f"SELECT t.{ID}, t.{self.table.partition}, {version}, ? FROM {self.table.name} t WHERE t.{ID} = ? "
-                f"ON CONFLICT ({ID}) DO UPDATE SET changed = excluded.changed, vector = excluded.vector "
-                "WHERE vector IS NOT excluded.vector",
-                ((vector, row) for row, vector in pairs if any(vector)),
-            )
+        values, vectors = self.vectors[name], quote(self.table.vectors(name))
+        given = (n for n in rows if values[n] is not None or self.write.replace)
+        pairs = [(ids[self.keys[n]], values[n] or b"") for n in given]
+        # A zero vector has no direction and counts as none.
+        zeros = ((row,) for row, vector in pairs if not any(vector))
+        con.executemany(f"DELETE FROM {vectors} WHERE {ID} = ?", zeros)
+        if not pairs or name not in self.sizes:
+            return
+        self._check_size(con, name)
+        con.executemany(
+            f"INSERT INTO {vectors} ({ID}, part, changed, vector) "
+            f"SELECT t.{ID}, t.{self.table.partition}, {version}, ? FROM {self.table.name} t WHERE t.{ID} = ? "
+            f"ON CONFLICT ({ID}) DO UPDATE SET changed = excluded.changed, vector = excluded.vector "
+            "WHERE vector IS NOT excluded.vector",
+            ((vector, row) for row, vector in pairs if any(vector)),
+        )
 
     def _check_size(self, con: Connection, name: str) -> None:
         """The first vector fixes the length. Raises StoreUnavailable for another one."""
         label, size = self.table.label.name, self.sizes[name]
         stored = read_dimensions(con).get((label, name), size)
         check_length(self.store, label, name, stored, size)
-        con.execute(
-            'INSERT OR REPLACE INTO "#dimensions" VALUES (?, ?)', (self.table.vectors(name), size)
-        )
+        row = self.table.vectors(name), size
+        con.execute('INSERT OR REPLACE INTO "#dimensions" VALUES (?, ?)', row)
 
 
 def _keys(con: Connection, keys: Iterable[str | None]) -> str:
@@ -360,9 +337,8 @@ def delete(con: Connection, tables: Tables, write: Deletion, refusals: Refusals)
             between = f"{edges.label.name} {edge} lies between {source} and {target}"
             refusals.add(write, key, still_has_edges(f"a {write.label}", between))
     count = con.execute(f"DELETE FROM {table.name} WHERE {table.key} IN ({gone})").rowcount
-    marked = (
-        f"SELECT 1 FROM {deleted} g WHERE g.key = m.row AND (g.part IS NULL OR g.part = m.part)"
-    )
+    own = "g.key = m.row AND (g.part IS NULL OR g.part = m.part)"
+    marked = f"SELECT 1 FROM {deleted} g WHERE {own}"
     sql = f'DELETE FROM "#marks" AS m WHERE m.witness = ? AND EXISTS ({marked}) RETURNING plan, part, "window"'
     _delete_empty_windows(con, set(con.execute(sql, (write.label,)).fetchall()))
     return count
@@ -412,17 +388,12 @@ def forget_words(con: Connection, tables: Tables) -> None:
 
 
 def _write(
-    con: Connection,
-    tables: Tables,
-    batch: WriteBatch,
-    merges: Sequence[EncodedMerge],
+    con: Connection, tables: Tables, batch: WriteBatch, merges: Sequence[EncodedMerge]
 ) -> dict[str, int]:
     refusals = Refusals()
     version = next_version(con)
     counts: Counter[str] = Counter()
-    deletes = [
-        write for write in batch.writes if isinstance(write, Deletion) and write.rows.num_rows
-    ]
+    deletes = [each for each in batch.writes if isinstance(each, Deletion) and each.rows.num_rows]
     for write in sorted(deletes, key=lambda w: tables[w.label].label.kind == "node"):
         counts[write.label] += delete(con, tables, write, refusals)
     for merge in sorted(merges, key=lambda m: isinstance(m.write, EdgeWrite)):
@@ -450,8 +421,7 @@ def clear(con: Connection, tables: Tables, partitions: Sequence[str] | None) -> 
         where = "" if partitions is None else f"WHERE {table.partition} IN ({inner})"
         con.execute(f"DELETE FROM {table.name} {where}")
     for own in ('"#heads"', '"#marks"', '"#windows"'):
-        con.execute(
-            f"DELETE FROM {own}" + ("" if partitions is None else f" WHERE part IN ({inner})")
-        )
+        where = "" if partitions is None else f"WHERE part IN ({inner})"
+        con.execute(f"DELETE FROM {own} {where}")
     forget_words(con, tables)
     _delete_unnamed_parts(con)
