@@ -588,6 +588,10 @@ _FORKS = (
 )
 _FORMS = "ray, ray?shards=8&workers=2, ray://HOST:10001?shards=256, ray://auto"
 
+_REMOVED = {
+    "local": "write ray (processes here), also to resume a run of it; or leave the engine out"
+}
+
 
 @dataclass(frozen=True)
 class EngineSpec:
@@ -608,9 +612,8 @@ class EngineSpec:
         EngineSpec(address='ray://head:10001', shards=256, workers=None)
         """
         name, _, query = text.partition("?")
-        if name == "local":
-            hint = "write ray (processes here), also to resume a run of it; or leave the engine out"
-            raise PlanError('there is no engine "local" any more', hint=hint)
+        if name in _REMOVED:
+            raise PlanError(f'there is no engine "{name}" any more', hint=_REMOVED[name])
         if name != "ray" and not re.fullmatch(r"ray://\S+", name):
             raise PlanError(f'unknown engine "{text}"', there=f"engines: {_FORMS}")
         options = typed_options(query, {"shards": int, "workers": int}, f'engine "{text}"')
