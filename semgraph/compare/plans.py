@@ -139,8 +139,8 @@ def of_plans(attempts: Attempts, reference: str, truth: ScoredGraph | None) -> d
     """
     base = attempts[reference]
     if truth is None:
-        found = {name: _alike(own, base) for name, own in attempts.items()}
-        return found | {reference: Quality()}
+        others = {n: _alike(own, base) for n, own in attempts.items() if n != reference}
+        return {reference: Quality(), **others}
     scores = {
         name: [score_graph(comparable(each.graph, truth), truth) for each in own if each.graph]
         for name, own in attempts.items()

@@ -41,7 +41,7 @@ from semgraph.physical.planner import compile_plan
 from semgraph.scores import ScoredGraph
 from semgraph.semantic.ask import Failure
 from semgraph.semantic.library import Library
-from semgraph.stores.base import EdgeWrite, NodeWrite, ScanQuery, Store, WriteBatch
+from semgraph.stores.base import EdgeWrite, NodeWrite, ScanQuery, Store, Write, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
 
 K = TypeVar("K")
@@ -338,16 +338,12 @@ class Snapshot:
         store = SqliteStore(":memory:")
         try:
             await store.ensure(self.graph, self.dimensions)
-            kinds: Mapping[str, type[NodeWrite | EdgeWrite]] = {
-                "node": NodeWrite,
-                "edge": EdgeWrite,
-            }
-            labels, rows = (
-                self.graph.labels,
-                {n: own for n, own in self.rows.items() if own.num_rows},
-            )
-            if writes := tuple(kinds[labels[name].kind](name, own) for name, own in rows.items()):
-                await store.commit(WriteBatch(writes))
+            writes: list[Write] = []
+            for name, own in self.rows.items():
+                kind = NodeWrite if self.graph.labels[name].kind == "node" else EdgeWrite
+                writes += [kind(name, own)] if own.num_rows else []
+            if writes:
+                await store.commit(WriteBatch(tuple(writes)))
             yield store
         finally:
             await store.aclose()
@@ -390,11 +386,8 @@ async def snapshot(
     async with _to_read(store, graph) as source:
         if source is None:
             return Snapshot(graph, {})
-        (rows, dimensions), committed, windows = (
-            await rows_of(source, graph, partitions),
-            0,
-            plan.windows,
-        )
+        rows, dimensions = await rows_of(source, graph, partitions)
+        committed, windows = 0, plan.windows
         if inputs is not None and windows is not None and plan.writes:
             given = await prepare(windows, inputs[windows.input])
             committed = len(await committed_rows(source, plan.name, given))

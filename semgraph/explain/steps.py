@@ -32,11 +32,10 @@ def steps_of(
     segments: dict[str, list[dict[str, Any]]] = {}
     for physical in plan.of_kind(SqlSegment):
         segment = physical.segment  # the operators that are computed together, and the executor
-        alone, names = (
-            isinstance(segment.function, Unsupported),
-            [n.keyword for n in segment.operators],
-        )
-        few, why = ("duckdb", str(segment.function)) if alone else ("python", "")
+        few, why = "python", ""
+        if isinstance(segment.function, Unsupported):
+            few, why = "duckdb", str(segment.function)
+        names = [n.keyword for n in segment.operators]
         own_segments = segments.setdefault(physical.logical.step, [])
         own_segments.append({"operators": names, "few_rows": few, "why": why})
     steps = []

@@ -216,10 +216,10 @@ def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:
         value = value.rows
     if isinstance(value, Frame):
         if value.made.table is None:
-            what = (
-                f"input {spec.name} is a relation that is not computed yet ({value.node.keyword})"
+            what = f"input {spec.name} is a relation that is not computed yet"
+            raise InputError(
+                f"{what} ({value.node.keyword})", hint=f"{spec.name}=session.run(frame).to_arrow()"
             )
-            raise InputError(what, hint=f"{spec.name}=session.run(frame).to_arrow()")
         value = value.made.table
     if value is None and not spec.optional:
         what = f"plan {plan.name} needs the input {spec.name}"

@@ -377,8 +377,8 @@ def writes_of_changes(
         moved = stored.partitions.get(row, partition_of[row]) != partition_of[row]
         if before == after and not moved and not (embed and label.vectors):
             continue
-        new = moved or after is None
-        if before and (new or any(before[end] != (after or {})[end] for end in label.ends)):
+        turned = before and after and any(before[end] != after[end] for end in label.ends)
+        if before is not None and (moved or after is None or turned):
             gone[row[0]].append(row)
         if after is not None:
             put[row[0]].append((row, after))

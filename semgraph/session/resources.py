@@ -281,12 +281,10 @@ class Owned:
         """A user's store object. If a run has it open for another graph: another store on the same
         data.
         """
-        open_for = [other for owner, other in _GIVEN if owner is store and other is not None]
+        others = [g for owner, g in _GIVEN if owner is store and g not in (None, graph)]
         _GIVEN.append(lent := (store, graph))
         try:
-            yield (
-                store.share() if graph is not None and any(o != graph for o in open_for) else store
-            )
+            yield store.share() if graph is not None and others else store
         finally:
             _GIVEN.remove(lent)
 

@@ -451,9 +451,8 @@ def parts_of(request: RunRequest, resources: Resources) -> dict[str, str]:
 def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> dict[str, Any]:
     """The facts of an optimized plan for a record: also the model that answers each step."""
     names: dict[str, dict[str, None]] = {}  # by step, each once
-    flow: dict[
-        str, dict[str, None]
-    ] = {}  # what steps and writes read directly; loops, in rounds too
+    # what steps and writes read directly; loops, in their rounds too
+    flow: dict[str, dict[str, None]] = {}
     for node in walk(*logical.roots):
         read = (source.step for source in node.inputs if not isinstance(source, Round))
         flow.setdefault(node.step, {}).update(dict.fromkeys(s for s in read if s != node.step))
@@ -696,6 +695,13 @@ class PlanRun:
                 for name, node in logical.returns.items()
                 if name not in rows
             }
+        places_of, failed = self.request.places_of, tuple(outcome.failures)
+        if self.request.places is not None:
+            moved = (
+                (f, places_of([f.input_row])[0]) if f.input_row is not None else (f, None)
+                for f in failed
+            )
+            failed = tuple(replace(f, input_row=row) for f, row in moved)
         return Result(
             plan=logical.name,
             run=self.id,
@@ -708,12 +714,7 @@ class PlanRun:
             },
             ids=dict(outcome.ids),
             meter=self.meter,
-            failed=tuple(
-                f
-                if (m := f.input_row) is None
-                else replace(f, input_row=self.request.places_of([m])[0])
-                for f in outcome.failures
-            ),
+            failed=failed,
             written=outcome.written,
             members=len(outcome.input_rows.keys) if outcome.input_rows else 0,
             skipped=outcome.skipped,

@@ -390,9 +390,8 @@ class Session:
         if result.stopped:
             advice = f'With a higher limit: session.run("{plan}", resume="{result.run}")'
             if result.record is None or not isinstance(plan, str | Path):
-                advice = (
-                    "With a higher limit the same call goes on: answers so far are in the journal"
-                )
+                advice = "With a higher limit the same call goes on"
+                advice += ": answers so far are in the journal"
             raise BudgetReached(f"run {result.run} {stopped(result.stopped)}. {advice}", result)
         refuse_lost(result, tables)
         return result

@@ -465,10 +465,8 @@ def paid_by(records: Sequence[Path], journal: Path | None) -> Meter:
         finally:
             opened.close()
     lines = (line for folder in records for line in record.read_calls(folder))
-    _count(
-        meter,
-        ((line["step"], record.reply_of(line)) for line in lines if line["origin"] == "issued"),
-    )
+    issued = (line for line in lines if line["origin"] == "issued")
+    _count(meter, ((line["step"], record.reply_of(line)) for line in issued))
     return meter
 
 

@@ -103,10 +103,8 @@ class PlanTuning(Chooser):
                 self.refused[self.order] = "another plan is shown"
             else:
                 units = (await self.counted(Ask(self.order, self.sampled))).units  # without a test
-                f1, why = (
-                    self.walk.measure.f1(units),
-                    "the same rows, if the model is a function of the row",
-                )
+                why = "the same rows, if the model is a function of the row"
+                f1 = self.walk.measure.f1(units)
                 self.walk.results[self.order] = Shown("shown", why, f1, None, len(units), 0.0)
                 self.walk.chosen = self.order
 
