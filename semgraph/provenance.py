@@ -105,12 +105,8 @@ def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Seque
                 if own:
                     _only_text([(name, str(row[key])) for row in matches], what)
                 return [(name, row) for row in matches]
-    every = [
-        (step, row, text)
-        for step in reversed(steps)
-        for row in rows(step)
-        for text in texts(visible(row))
-    ]
+    last = ((step, row) for step in reversed(steps) for row in rows(step))
+    every = [(step, row, text) for step, row in last for text in texts(visible(row))]
     begun = [one for one in every if what and one[2].casefold().startswith(what.casefold())]
     begun = begun or [one for one in every if what and what.casefold() in one[2].casefold()]
     whole = _only_text([(step, text) for step, _, text in begun], what)

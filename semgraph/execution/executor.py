@@ -311,11 +311,8 @@ class Executor:
         async for name, state in self._states(rows):
             self.commits.heads.setdefault(numbers[name], state.head)
             committed |= {row: intern(marker.run) for row, marker in state.committed.items()}
-            changed += sum(
-                marker.fingerprint != self.options.fingerprint
-                for row, marker in state.committed.items()
-                if row not in bare
-            )
+            own = (marker for row, marker in state.committed.items() if row not in bare)
+            changed += sum(marker.fingerprint != self.options.fingerprint for marker in own)
             contents |= {row: m.content for row, m in state.committed.items() if m.content}
         pending = {
             number: [m for m in own if m in rows.bare or rows.keys[m] not in committed]

@@ -317,11 +317,8 @@ def recorded_steps(folder: Path, kind: str) -> list[str]:
     for part in records_of(folder):
         base = part / kind
         names |= {path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")}
-        names |= {
-            name.split("/", 1)[1].rpartition("/")[0]
-            for name, _ in _pending(part)
-            if name.startswith(f"{kind}/")
-        }
+        pending = (name.partition("/") for name, _ in _pending(part))
+        names |= {rest.rpartition("/")[0] for own, _, rest in pending if own == kind}
     return sorted(names)
 
 
@@ -565,11 +562,8 @@ def exchanges(
     run: Run, path: Path | str | None = None
 ) -> Iterator[Callable[[str], Exchange | None]]:
     """A function that finds the calls of a run by id, in its journal (or another) or its record."""
-    recorded = {
-        line["call"]: exchange
-        for line in read_calls(run.folder)
-        if (exchange := as_exchange(line)) is not None
-    }
+    lines = ((line["call"], as_exchange(line)) for line in read_calls(run.folder))
+    recorded = {call: exchange for call, exchange in lines if exchange is not None}
     paths = [path] if path else [Run(part).facts.get("journal") for part in records_of(run.folder)]
     journals = dict.fromkeys(Path(path) for path in paths if path and Path(path).exists())
     with ExitStack() as closing:

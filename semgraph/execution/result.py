@@ -264,29 +264,23 @@ class Result:
         """
         recorded = self.record is not None and self.record.exists()
         parts: tuple[By, ...] = ("step", "model", "row") if recorded else ("step",)
+        tables = {n: [plain(row) for row in python_rows(own)] for n, own in self.tables.items()}
+        members = {"given": self.members, "skipped": self.skipped, "committed": self.committed}
+        first = [{"plan": f.plan, "run": f.run, "written": dict(f.written)} for f in self.first]
         return {
             "schema": 1,
             "plan": self.plan,
             "run": self.run,
-            "tables": {
-                name: [plain(row) for row in python_rows(table)]
-                for name, table in self.tables.items()
-            },
+            "tables": tables,
             "metrics": self.meter.as_dict(),
             "cost": self.cost._asdict(),
             "costs": {by: self.costs(by) for by in parts},
             "written": dict(self.written),
-            "members": {
-                "given": self.members,
-                "skipped": self.skipped,
-                "committed": self.committed,
-            },
+            "members": members,
             "failed": [{"step": f.step, "error": f.error, "row": f.row} for f in self.failed],
             "notes": list(self.notes),
             "stopped": self.stopped,
-            "first": [
-                {"plan": f.plan, "run": f.run, "written": dict(f.written)} for f in self.first
-            ],
+            "first": first,
         }
 
 

@@ -70,13 +70,8 @@ def require_prices(plan: LogicalPlan, budget: Budget, llm: LLM, embedder: Embedd
 
 def batched_operators(plan: PhysicalPlan, llm: LLM) -> frozenset[Node]:
     """The operators of a plan that run ahead and whose model sends batches."""
-    return frozenset(
-        node
-        for node in walk(*plan.roots)
-        if isinstance(node, Semantic)
-        and plan.runs_ahead(node)
-        and bound(llm, node.prompt.first.role).limits.batch
-    )
+    nodes = (n for n in walk(*plan.roots) if isinstance(n, Semantic) and plan.runs_ahead(n))
+    return frozenset(n for n in nodes if bound(llm, n.prompt.first.role).limits.batch)
 
 
 class MeteredReads:

@@ -39,11 +39,8 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
         written = [step for step in plan.document.get("steps") or () if step in equations]
         equations = {step: equations[step] for step in dict.fromkeys([*written, *equations])}
     schema = f"schema ← {plan.graph.name}{' (anew)' if plan.schema_write and plan.schema_write.drop else ''}"
-    writes = [
-        _equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)])
-        for s in plan.writes
-        if _caller(s, name.calls) is None
-    ]
+    sinks = [sink for sink in plan.writes if _caller(sink, name.calls) is None]
+    writes = [_equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)]) for s in sinks]
     lines = [*equations.values(), *_written_by_calls(plan, name.calls), *writes]
     return "\n".join([*([schema] if plan.schema_write is not None else []), *lines])
 

@@ -70,11 +70,8 @@ async def _refuse_deletes(plan: LogicalPlan, resources: Resources) -> None:
         StoreUnavailable: The store does not answer.
     """
     written = {sink.label.name for sink in plan.writes if isinstance(sink, Merge)}
-    deleted = [
-        sink.label.name
-        for sink in plan.writes
-        if isinstance(sink, Delete) and sink.label.name not in written
-    ]
+    deletes = (sink.label.name for sink in plan.writes if isinstance(sink, Delete))
+    deleted = [name for name in deletes if name not in written]
     if not deleted or not resources.may_hold_rows:
         return
     async with resources.opened_store(plan.graph) as store:

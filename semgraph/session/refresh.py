@@ -331,11 +331,8 @@ class _Refreshing:
     ) -> pa.Table:
         """Committed rows without values in the inputs."""
         sink = witness_sink(self.plan)
-        nodes = {
-            key: values
-            for (label, key), values in stored.values.items()
-            if sink is not None and label == sink.node
-        }
+        own = sink.node if sink is not None else None
+        nodes = {key: values for (label, key), values in stored.values.items() if label == own}
         reader = CommittedRows(sink, self.windowing, schema, nodes)
         missing = changes.kept - committed.rows.keys()
         kept = [(row, own.content) for row, own in committed.rows.items() if row in changes.kept]

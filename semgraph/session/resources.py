@@ -478,11 +478,8 @@ class Resources:
         if "llm" in own:
             own["default"] = own.pop("llm")
         objects = {role: model for role, model in kept.items() if role not in named} | own
-        return replace(
-            self,
-            settings=self.settings.choosing(named),
-            objects=replace(self.objects, models=objects, embedder=embedder),
-        )
+        given = replace(self.objects, models=objects, embedder=embedder)
+        return replace(self, settings=self.settings.choosing(named), objects=given)
 
     def sharing(self) -> Resources:
         """These resources with one budget for all runs."""

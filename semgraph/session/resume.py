@@ -154,11 +154,9 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
         raise PlanError(unrecorded) from error
     facts = run.facts
     before = (run.folder.parent / str(name) for name in facts.get("resumed") or ())
-    chosen = {
-        key: (str(row["value"]), str(row["origin"]))
-        for key, row in (facts.get("settings") or {}).items()
-        if key.startswith("models.") or key == "store"
-    }
+    rows = (facts.get("settings") or {}).items()
+    own = [(key, row) for key, row in rows if key.startswith("models.") or key == "store"]
+    chosen = {key: (str(row["value"]), str(row["origin"])) for key, row in own}
     return Resumed(
         run.name, str(facts["plan"]), facts.get("params") or {}, facts.get("use") or {}, inputs,
         facts.get("functions") or {}, facts.get("asked") or {}, chosen,

@@ -265,13 +265,8 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
     """Write the schema if the plan writes. Returns notes on changes, or on missing parts."""
     store = opened.store
     if plan.schema_write is None or not write:
-        equal = (
-            (n.label, by.prop)
-            for n in walk(*plan.roots)
-            if isinstance(n, Search)
-            for by in n.methods
-            if by.via == "equal"
-        )
+        searches = (node for node in walk(*plan.roots) if isinstance(node, Search))
+        equal = ((n.label, by.prop) for n in searches for by in n.methods if by.via == "equal")
         await store.check_derived(place for place in equal if place[0])
         return list(store.notes)
     vectors = any(label.vectors for label in plan.graph.labels.values())

@@ -1139,12 +1139,8 @@ class Session:
         return session_html(self.settings, models, objects.embedder, objects.store)
 
     def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{key}={value}"
-            for key, value, _ in self.settings.rows()
-            if key.startswith(("models.", "store"))
-        )
-        return f"Session({shown})"
+        rows = (row for row in self.settings.rows() if row[0].startswith(("models.", "store")))
+        return f"Session({', '.join(f'{key}={value}' for key, value, _ in rows)})"
 
 
 def _abandon(owned: Owned, waiting: Waiting) -> None:

@@ -359,11 +359,8 @@ def measure_of(plan: LogicalPlan) -> Measure:
     """
     nodes = [node for node in walk(*plan.roots) if not isinstance(node, Input)]
     alone = all(node.row_local and node.rows in ("1:1", "subset") for node in nodes)
-    filters = all(
-        isinstance(n, SemFilter) and not whole_rows(n).compare
-        for n in nodes
-        if isinstance(n, Semantic)
-    )
+    asking = (node for node in nodes if isinstance(node, Semantic))
+    filters = all(isinstance(n, SemFilter) and not whole_rows(n).compare for n in asking)
     return Measure(exists=filters, bernoulli=alone and len(plan.returns) == 1 and not plan.writes)
 
 

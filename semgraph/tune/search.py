@@ -88,11 +88,8 @@ class NothingToChoose(Exception):
 
 def made(request: TuneRequest, name: str, changes: Mapping[str, str]) -> dict[str, ArmRequest]:
     """The arm of a candidate, by its name. Raises PlanError."""
-    own = {
-        key if key == "preset" or key.startswith("rules.") else f"use.{key}": value
-        for key, value in changes.items()
-        if key != "order"
-    }
+    kept = {key: value for key, value in changes.items() if key != "order"}
+    own = {k if k == "preset" or k.startswith("rules.") else f"use.{k}": v for k, v in kept.items()}
     order = [step.strip() for step in changes.get("order", "").split(",") if step.strip()]
     arms = request.make({name: own})
     return {n: replace(arm, plan=rewritten(arm.plan, (), order)) for n, arm in arms.items()}
