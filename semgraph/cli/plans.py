@@ -62,15 +62,11 @@ def check(
 
     settings = options.settings()
     check_choices = partial(check_implementations, library=Library(settings.operators))
-    names = files or ["plans"]
-    checks = [checked(path, check_choices, settings.functions) for path in files_in(names)]
-    options.result(
-        [
-            {"file": c.file, "ok": not c.problems, "problems": c.problems, "warnings": c.warnings}
-            for c in checks
-        ],
-        (line for c in checks for line in check_lines(c)),
-    )
+    paths = files_in(files or ["plans"])
+    checks = [checked(path, check_choices, settings.functions) for path in paths]
+    told = [{n: getattr(c, n) for n in ("file", "problems", "warnings")} for c in checks]
+    data = [{"file": own["file"], "ok": not own["problems"], **own} for own in told]
+    options.result(data, (line for c in checks for line in check_lines(c)))
     if summary := verdict(checks):
         options.talk(summary)
         raise typer.Exit(2)
