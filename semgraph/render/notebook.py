@@ -63,19 +63,15 @@ def _result_html(result: Result) -> str:
         facts.append(f"{done}, {result.skipped:,} skipped")
     first = next((name for name in result.tables if result.count(name)), None)
     graphs, steps = ([], []) if result.record is None else _recorded(Run(result.record))
+    tables = [
+        _table(result, name) | {"folded": name != first and result.count(name) > 0}
+        for name in result.tables
+    ]
     return rendered(
-        "notebook.html.j2",
-        title=result.plan,
-        facts=facts,
+        "notebook.html.j2", title=result.plan, facts=facts, graphs=graphs, tables=tables, steps=steps,
         failed=f"{len(result.failed):,} failed" if result.failed else "",
         notes=(*result.notes, *((result.stopped,) if result.stopped else ())),
-        graphs=graphs,
-        tables=[
-            _table(result, name) | {"folded": name != first and result.count(name) > 0}
-            for name in result.tables
-        ],
-        steps=steps,
-    )
+    )  # fmt: skip
 
 
 def _table(result: Result, name: str) -> Data:
@@ -132,12 +128,9 @@ def _call(call: str, exchange: Exchange | None) -> Data:
         return {"id": call}
     reply, usage = exchange.reply, exchange.reply.usage
     texts = [(message.role, message.content) for message in exchange.request.messages]
-    return {
-        "used": f"{reply.model} · {usage.prompt:,} → {usage.completion:,} tokens · {reply.seconds:.1f} s",
-        "texts": [
-            (role, shortened(text, _TEXT)) for role, text in (*texts, ("answer", reply.text))
-        ],
-    }
+    tokens = f"{usage.prompt:,} → {usage.completion:,} tokens"
+    listed = [(role, shortened(text, _TEXT)) for role, text in (*texts, ("answer", reply.text))]
+    return {"used": f"{reply.model} · {tokens} · {reply.seconds:.1f} s", "texts": listed}
 
 
 # Comparisons
@@ -275,10 +268,8 @@ def _models(
             yield name, str(model), _price(model, settings), settings.bound(role).origin
         else:
             yield name, model.name, _prices(model.dollars), "argument"
-    if embedder is not None:
-        yield "embedder", embedder.name, "", "argument"
-    else:
-        yield "embedder", str(settings.embedder), "", settings["models.embed"].origin
+    named = str(settings.embedder), "", settings["models.embed"].origin
+    yield "embedder", *(named if embedder is None else (embedder.name, "", "argument"))
 
 
 def _price(spec: ModelSpec, settings: Settings) -> str:
@@ -303,11 +294,7 @@ def _store(settings: Settings, store: object | None) -> Row:
 
 
 def _limits(settings: Settings) -> list[Row]:
-    rows = [
-        (f"at most {key.removeprefix('limits.max_')}", value, "", origin)
-        for key, value, origin in settings.rows()
-        if key.startswith("limits.max_") and value != "none"
-    ]
-    return rows or [
-        ("limits", "none: max_usd=, max_calls=, max_tokens=, max_seconds= set them", "", "default")
-    ]
+    limits = (row for row in settings.rows() if row[0].startswith("limits.max_"))
+    rows = [(f"at most {key[11:]}", v, "", origin) for key, v, origin in limits if v != "none"]
+    none = "none: max_usd=, max_calls=, max_tokens=, max_seconds= set them"
+    return rows or [("limits", none, "", "default")]
