@@ -24,17 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
 from semgraph.formats import size
+from semgraph.llm import catalogue
 from semgraph.llm.base import Free, Limits, Reply, Request, Usage, cut
-from semgraph.llm.catalogue import (
-    DEFAULT_MODEL,
-    CatalogueModel,
-    find,
-    models_dir,
-    offline,
-    on_disk,
-    paths,
-    pull,
-)
 from semgraph.llm.replies import first_tokens
 from semgraph.llm.tokens import LOGPROBS, TokenCounter, word_logprobs
 
@@ -120,13 +111,13 @@ class Local(InProcess):
 
     def __init__(
         self,
-        model: str | CatalogueModel = DEFAULT_MODEL,
+        model: str | catalogue.CatalogueModel = catalogue.DEFAULT_MODEL,
         threads: int | None = None,
         context: int | None = None,
         *,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self.model = find(model, "model") if isinstance(model, str) else model
+        self.model = catalogue.find(model, "model") if isinstance(model, str) else model
         self.threads = threads or default_threads()
         self._context = min(context or _CONTEXT, self.model.context)
         super().__init__(f"local:{self.model.name}", env)
@@ -244,14 +235,14 @@ class Local(InProcess):
             )
 
     def _tokenizer(self) -> Callable[[str], int] | None:
-        if not on_disk(self.model, self._env):
+        if not catalogue.on_disk(self.model, self._env):
             return None
         return self._vocabulary
 
     @cached_property
     def _vocabulary(self) -> Callable[[str], int] | None:
         try:
-            count = counter(paths(self.model, self._env)[0])
+            count = counter(catalogue.paths(self.model, self._env)[0])
         except ImportError:
             return None
         return count and lru_cache(maxsize=512)(count)
@@ -307,22 +298,22 @@ def missing_extra(name: str) -> ModelUnavailable:
 
 
 def fetched(
-    model: CatalogueModel, cancelled: Cancelled, env: Mapping[str, str] | None
+    model: catalogue.CatalogueModel, cancelled: Cancelled, env: Mapping[str, str] | None
 ) -> tuple[Path, ...]:
     """The files of a model. Missing ones are downloaded, which a warning announces, as long as a
     caller waits for them.
     """
-    if not on_disk(model, env) and not offline(env):
+    if not catalogue.on_disk(model, env) and not catalogue.offline(env):
         _log.warning(
             "%s is not here yet and is downloaded: %s, once, %s, to %s",
-            model.name, size(model.size), model.licence, models_dir(env),
+            model.name, size(model.size), model.licence, catalogue.models_dir(env),
         )  # fmt: skip
 
     def report(*_: object) -> None:
         if cancelled():
             raise ModelUnavailable("the download was stopped; the next one resumes it")
 
-    return pull(model, progress=report, env=env)
+    return catalogue.pull(model, progress=report, env=env)
 
 
 def encodable(text: str) -> str:
