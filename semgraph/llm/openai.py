@@ -438,9 +438,8 @@ class OpenAI(Endpoint):
         if read.finish == "length" and not request.words:
             raise cut(request, reply, thought)
         if thought:
-            raise RowError(
-                faults.LACKING.kind, f"the answer is empty: {thought}", attempts=1, spent=reply
-            )
+            what = f"the answer is empty: {thought}"
+            raise RowError(faults.LACKING.kind, what, attempts=1, spent=reply)
         return reply
 
     def read(self, document: Mapping[str, Any]) -> replies.Completion:

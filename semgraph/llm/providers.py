@@ -309,9 +309,8 @@ class _SentenceTransformers(Provider):
 
 
 _IN_PROCESS = (_OnThisMachine(), _Replayed(), _MadeUp(), _SentenceTransformers())
-PROVIDERS: dict[str, Provider] = {
-    each.name: each for each in (*map(Hosted, SERVICES), *_IN_PROCESS)
-}
+_EVERY: tuple[Provider, ...] = (*map(Hosted, SERVICES), *_IN_PROCESS)
+PROVIDERS = {each.name: each for each in _EVERY}
 
 
 def options_of(kind: Kind) -> dict[str, Options]:
@@ -333,10 +332,8 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
         hint = f"write openai:{text} for that model"
         if rest:
             hint = f"a server that speaks OpenAI's protocol: openai:{rest}@http://HOST:PORT/v1"
-        near, there = (
-            did_you_mean(provider, providers),
-            f"it must begin with {', '.join(providers)}",
-        )
+        near = did_you_mean(provider, providers)
+        there = f"it must begin with {', '.join(providers)}"
         raise PlanError(f"{what} is not a valid {kind}", there=there, hint=near or hint)
     url = _URL.search(rest)
     if not url and _HOST.search(rest.partition("?")[0]):

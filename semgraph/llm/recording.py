@@ -96,9 +96,8 @@ class Recording:
             text = path.read_text(encoding="utf-8", errors="surrogatepass")
         except OSError as error:
             hint = 'make one: Session(llm="local").run(PLAN, record_to=FILE); or use a model: llm="local", --llm local'
-            raise PlanError(
-                f"no recording can be read at {path}", there=error.strerror, hint=hint
-            ) from error
+            what = f"no recording can be read at {path}"
+            raise PlanError(what, there=error.strerror, hint=hint) from error
         recording = cls()
         for number, line in enumerate(text.rstrip("\n").split("\n"), start=1):
             try:

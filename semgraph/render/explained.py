@@ -160,10 +160,8 @@ class Outline:
         asked = ", ".join(f"{each['prompt']}{_by_use(each)}" for each in step["semantic"])
         others = [name for name in step["operators"] if not name.startswith("sem_")]
         written = self._written(step)
-        named = (
-            (loop["rounds"], " → ".join([loop["as"], *loop["do"]]))
-            for loop in step.get("loops", ())
-        )
+        listed = step.get("loops", ())
+        named = ((loop["rounds"], " → ".join([loop["as"], *loop["do"]])) for loop in listed)
         loops = [f"iterate ≤ {rounds:,} rounds: {steps}" for rounds, steps in named]
         parts = [
             "input" if step["step"] in self.plan.logical.inputs else "",

@@ -195,10 +195,8 @@ def check_partition(store: str, graph: Graph, label: str, partition: str, key: s
     and write rows of all groups. Raises PlanError.
     """
     if (partition, key) != (graph.partition, graph.key):
-        own, other = (
-            f"partition: {partition}, key: {key}",
-            f"partition: {graph.partition}, key: {graph.key}",
-        )
+        own = f"partition: {partition}, key: {key}"
+        other = f"partition: {graph.partition}, key: {graph.key}"
         what = f'{store}  stores {label} with {own}, and the graph "{graph.name}" has {other}'
         hint = "Nothing was read or written. Change the graph file, or name another store: --store"
         raise PlanError(what, hint=hint)

@@ -140,9 +140,8 @@ class _PathText:
         for i, (element, label) in enumerate(zip(self.elements, self.labels, strict=True)):
             for prop, column in element.props:
                 if label is not None and self._apart(i, prop):
-                    value = cypher.held(
-                        self.graph, label, self.names[i], prop, self.indexes.incomplete
-                    )
+                    missing = self.indexes.incomplete
+                    value = cypher.held(self.graph, label, self.names[i], prop, missing)
                     text = cypher.comparable(value, cypher.type_of(label, prop))
                     tests.append(f"{text} = {cypher.ROW}.{self.columns[column]}")
         return tests
@@ -184,9 +183,8 @@ def compile_scan(graph: Graph, query: ScanQuery, indexes: Indexes) -> ReadText:
     label, confined = graph.label(query.label), query.partitions is not None
     conditions = cypher.Conditions(graph, {"": label}, incomplete=indexes.incomplete)
     terms = conditions.read(query.where, "")
-    tests = (
-        [f"h.{cypher.quoted(graph.partition)} IN ${cypher.LISTS}.partitions"] if confined else []
-    )
+    own = f"h.{cypher.quoted(graph.partition)} IN ${cypher.LISTS}.partitions"
+    tests = [own] if confined else []
     if terms:
         tests.append(conditions.text(terms, {"": "h"}))
     filtered = f" WHERE {' AND '.join(tests)}" if tests else ""

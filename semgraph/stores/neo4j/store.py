@@ -68,9 +68,8 @@ class OpenedState:
     @cached_property
     def _lacks_nothing(self) -> bool:
         lacking = schema.missing(self.graph, self.dimensions, self.indexes)
-        return self.dimensions is not None and not (
-            lacking or schema.missing_internal(self.indexes)
-        )
+        internal = schema.missing_internal(self.indexes)
+        return self.dimensions is not None and not (lacking or internal)
 
 
 def _committed(marker: Sequence[Any]) -> base.CommittedRow:
@@ -250,9 +249,8 @@ class Neo4jStore:
         await self._missing_derived.read([label], query.partitions)
         lists = {"partitions": list(query.partitions or ())}
         records = [hit for (hit,) in await self._records(text.text, text.bound, lists)]
-        columns = cypher.columns_of(
-            self._left_out, self.graph, self.graph.label(label), wanted, records
-        )
+        declared = self.graph.label(label)
+        columns = cypher.columns_of(self._left_out, self.graph, declared, wanted, records)
         return prepare.without_left_out(pa.table(columns, schema=wanted), [self.graph.key])
 
     async def states(self, plan: str, rows: base.RowIds) -> Mapping[str, base.PartitionState]:
@@ -302,9 +300,8 @@ class Neo4jStore:
     async def statistics(self) -> base.Statistics:
         records = await self._bolt.read(schema.statistics(self.graph))
         counts = {label: number for label, name, number in records if not name}
-        parts = [
-            base.part_of(number, int(n)) for label, n, number in records if label == cypher.SHARD
-        ]
+        found = ((number, int(n)) for label, n, number in records if label == cypher.SHARD)
+        parts = [base.part_of(*of) for of in found]
         self._part = next(iter(parts), "")
         lengths = {(label, n): size for label, n, size in records if n and label != cypher.SHARD}
         return base.Statistics(counts, lengths)

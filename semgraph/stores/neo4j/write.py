@@ -257,11 +257,8 @@ class Shape:
         flagged = bool(self.write.create & {"labels", *self.label.vectors.values()})
         steps = [f"CALL () {{\nUNWIND ${cypher.LISTS}.w{number} AS row", self._found(self.write)]
         if not self.write.only_existing:
-            part = (
-                f", n.{cypher.quoted(self.graph.partition)} = row.partition"
-                if self._confined
-                else ""
-            )
+            own = cypher.quoted(self.graph.partition)
+            part = f", n.{own} = row.partition" if self._confined else ""
             steps.append(f"ON CREATE SET n += row.created{part}" + f", n.{FRESH} = true" * flagged)
         fresh = f"coalesce(n.{FRESH}, false)" if flagged else "false"
         steps.append(f"WITH n, row, {fresh} AS fresh{self._within('n')}")
@@ -308,9 +305,8 @@ class Shape:
             )
         steps.append("SET n += row.properties")
         kinds = self.label.columns
-        steps += [
-            _united(cypher.quoted(n), kinds[n].item) for n in sorted((write.unite & names) - create)
-        ]
+        united = sorted((write.unite & names) - create)
+        steps += [_united(cypher.quoted(name), kinds[name].item) for name in united]
         if "labels" in names and isinstance(write, base.NodeWrite) and write.replace:
             known = ", ".join(cypher.string(name) for name in self.graph.labels)
             own = f"l IN [{known}] OR l STARTS WITH {cypher.string(prepare.RESERVED)}"
@@ -469,9 +465,8 @@ class GraphCommits:
         if graph.partition not in write.rows.column_names:
             return
         name = {"source": label.source, "target": label.target}.get(column, label.name)
-        pattern = cypher.pattern_of(
-            graph.label(name), inner=f" {{{cypher.quoted(graph.key)}: row.key}}"
-        )
+        inner = f" {{{cypher.quoted(graph.key)}: row.key}}"
+        pattern = cypher.pattern_of(graph.label(name), inner=inner)
         text = (
             f"UNWIND $rows AS row\nMATCH {pattern}{self.indexes.hint('n', name, graph.key)}\n"
             f"WHERE coalesce(n.{cypher.quoted(graph.partition)}, '') <> row.partition RETURN row.of, row.key"
@@ -481,11 +476,9 @@ class GraphCommits:
         rows = pa.table(own, names=list(columns)).to_pylist()
         for of, key in await ask(text, {"rows": rows}):
             what = f"{label.name} {of}"
-            error = (
-                prepare.taken(what)
-                if column == graph.key
-                else prepare.no_end(what, column, key, name)
-            )
+            error = prepare.taken(what)
+            if column != graph.key:
+                error = prepare.no_end(what, column, key, name)
             refusals.add(write, of, error)
 
     async def _refuse_missing_end(

@@ -135,11 +135,8 @@ class PatternMatch(_Match):
         self.elements = query.pattern.fixed
         self.tables_of = [tables[element.label] for element in self.elements]
         self.known = {e.var: (f"t{i}", self.tables_of[i]) for i, e in enumerate(self.elements)}
-        self.conditions = [
-            *self._props(),
-            *self._joins(),
-            *request.conjuncts(query.where, None, self._prop),
-        ]
+        where = request.conjuncts(query.where, None, self._prop)
+        self.conditions = [*self._props(), *self._joins(), *where]
 
     def _props(self) -> list[str]:
         tests = ["s.q = r.q"] if self.parts else []
@@ -227,9 +224,8 @@ class VariablePaths(_Match):
         self.ends = graph.path_ends(self.graph, query.pattern, path)
         first, second = (looseness(self.nodes[place], self._table(place)) for place in (0, 1))
         self.begin = int(second < first)
-        self.props = [
-            named(self.nodes[place], f"t{place}", self._table(place), request) for place in (0, 1)
-        ]
+        ends = [(self.nodes[place], f"t{place}", self._table(place)) for place in (0, 1)]
+        self.props = [named(*end, request) for end in ends]
         self.named = {
             place: named(edge, f"e{place}", tables[edge.label], request)
             + named(node, f"t{place}", tables[node.label], request)

@@ -386,9 +386,8 @@ def _translated(error: sqlite3.Error, store: str) -> Exception:
         return _Busy()
     if family in _MESSAGES:
         return StoreUnavailable(f"{store}  {_MESSAGES[family]}. ({error}) Nothing was written.")
-    return EngineError(
-        f"{store}  SQLite rejected a statement: {error} ({code or type(error).__name__})"
-    )
+    kind = code or type(error).__name__
+    return EngineError(f"{store}  SQLite rejected a statement: {error} ({kind})")
 
 
 class File:

@@ -206,9 +206,8 @@ class EncodedMerge:
         for end, node in (("source", label.source), ("target", label.target)):
             exists = f"EXISTS (SELECT 1 FROM {schema.quote(node)} t WHERE t.{key} = e.{end})"
             found = f"SELECT e.key, e.{end} FROM {written} e"
-            apart = (
-                f"{found} JOIN {schema.quote(node)} t ON t.{key} = e.{end} WHERE t.{own} <> e.part"
-            )
+            own_end = f"JOIN {schema.quote(node)} t ON t.{key} = e.{end}"
+            apart = f"{found} {own_end} WHERE t.{own} <> e.part"
             all_ends = (f"{found} WHERE e.new AND NOT {exists}", apart)
             for sql in all_ends[: 2 - self.write.only_existing]:
                 for edge, at in con.execute(sql):
