@@ -120,7 +120,7 @@ docs: $(VENV)/.installed
 bench: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed $(VENV_PALIMPZEST)/.installed
 	$(BIN)/python -m benchmarks run
 
-# what takes longer too, workers of Ray among it
+# what takes longer too
 bench-full: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed $(VENV_PALIMPZEST)/.installed
 	$(BIN)/python -m benchmarks run --full
 

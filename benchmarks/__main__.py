@@ -16,7 +16,7 @@ from benchmarks.frame import Benchmark, Lines
 from benchmarks.frame.cases import load, names
 from benchmarks.frame.lines import RESULTS, ROOT
 from benchmarks.frame.pages import files, minutes, page, read, wrong
-from benchmarks.frame.run import UNMEASURED, measure, outstanding, work
+from benchmarks.frame.run import UNMEASURED, expected, measure, outstanding, work
 from benchmarks.quality.inputs import INPUTS
 from semgraph.errors import PlanError
 
@@ -111,7 +111,8 @@ def run(
             todo = work(one, quick=quick, full=full, where=keys)
             left = todo if again else outstanding(one, todo, lines)
             console.print(
-                f"{one.name}: {len(left)} trials to measure, {len(todo) - len(left)} exist already"
+                f"{one.name}: {len(left)} trials to measure{expected(left, lines)}, "
+                f"{len(todo) - len(left)} exist already"
             )
             done = measure(one, left, lines)
             for line in track(done, description=one.name, total=len(left), console=console):

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.frame.charts import draw_bars, style
+from benchmarks.frame.charts import draw_ratios, style
 from benchmarks.frame.lines import Line
 from benchmarks.frame.tables import OLD, Table, old_code, values
 
@@ -61,8 +61,7 @@ def table(held: Held) -> str:
         "calls; tokens in=tokens_in; $=usd:#,.3g; s=seconds:#,.3g; CPU s=cpu_s:#,.3g; F1=f1:.3f"
     )
     order = [{"task": task, "engine": engine} for task, some in _TASKS.items() for engine in some]
-    made = Table("", "task, engine", columns, spread=False).markdown(_lines(held), order)
-    return made if made.startswith("|") else "Not measured yet: `make bench`.\n"
+    return Table("", "task, engine", columns, spread=False).markdown(_lines(held), order)
 
 
 def overview(held: Held) -> str:
@@ -81,7 +80,7 @@ def overview(held: Held) -> str:
             costs = medians(task, engine).items()
             shares = {title: cost / base[title] for title, cost in costs if base.get(title)}
             groups[f"{task}: {engine.removeprefix('semgraph, ')}" + f" {OLD}" * old] = shares
-    return draw_bars(TITLE, "multiple of the other engine (1: equal)", groups, old_code(lines))
+    return draw_ratios(TITLE, "ratio to the other engine (1 = equal)", groups, old_code(lines))
 
 
 _PLAN = (

@@ -15,6 +15,7 @@ from functools import singledispatch
 from typing import Any
 
 _unloaded: list[Callable[[], object]] = []
+Notify = Callable[[str, str], object]  # called with the kind of a notice, and its text or ""
 
 
 def draw_with(load: Callable[[], object]) -> None:
@@ -109,6 +110,32 @@ def option(name: str, value: str | int) -> str:
 def command(shell: str, python: str) -> str:
     """The text that the reader types: in a shell, or in Python."""
     return shell if _SHELL.get() else python
+
+
+_NOTIFY = ContextVar[Notify | None]("_NOTIFY", default=None)
+
+
+@contextmanager
+def noticing(notify: Notify | None) -> Iterator[None]:
+    """Pass the notices of what runs in this context to a function."""
+    token = _NOTIFY.set(notify)
+    try:
+        yield
+    finally:
+        _NOTIFY.reset(token)
+
+
+def is_noticed() -> bool:
+    """Whether notices of this context reach somebody."""
+    return _NOTIFY.get() is not None
+
+
+def notice(kind: str, text: str) -> None:
+    """Show what a run waits for, such as the load of a model, until the next notice of this kind; ""
+    ends it.
+    """
+    if (notify := _NOTIFY.get()) is not None:
+        notify(kind, text)
 
 
 @singledispatch

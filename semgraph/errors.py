@@ -88,7 +88,8 @@ class Problem:
 
 
 class PlanError(SemgraphError):
-    """A plan, an option or a configuration is wrong. It has all problems found, not only the first.
+    """A plan, an option or a configuration is wrong. It has all problems found, not only the first; a
+    problem of a plan that several steps call once.
 
     A text becomes a problem with the other arguments.
     """
@@ -103,9 +104,11 @@ class PlanError(SemgraphError):
         there: str | None = None,
         hint: str | None = None,
     ) -> None:
-        self.problems = tuple(
-            Problem(p, step, position, there, hint) if isinstance(p, str) else p for p in problems
-        )
+        once: dict[tuple[object, str], Problem] = {}
+        for each in problems:
+            p = Problem(each, step, position, there, hint) if isinstance(each, str) else each
+            once.setdefault((p.position or p.step, p.what), p)
+        self.problems = tuple(once.values())
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

@@ -163,6 +163,19 @@ def _names_of(kind: re.Pattern[str], *folders: Path) -> list[str]:
     )
 
 
+def examples_folder() -> Path:
+    """The folder of the examples of the documentation: plans, recordings and data sets."""
+    inside = _PACKAGE / "_shipped" / "examples"
+    return inside if inside.is_dir() else _PACKAGE.parent / "docs" / "examples"
+
+
+def example_file(name: str, inside: str = "") -> Path | None:
+    """The file of an example, by `examples/NAME`."""
+    folder, _, rest = name.partition("/")
+    path = examples_folder() / inside / rest
+    return path if folder == "examples" and path.is_file() else None
+
+
 def operators_folder() -> Path:
     """The folder of the shipped implementations of operators."""
     return _folder("operators")

@@ -139,6 +139,18 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
+def about(seconds: float) -> str:
+    """An estimated duration, in about two digits.
+
+    >>> [about(s) for s in (0.312, 4.5, 22.4, 912, 6700)]
+    ['0.31 s', '4.5 s', '22 s', '15 min', '1 h 52 min']
+    """
+    if seconds < 99.5:
+        return f"{seconds:.2g} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
+
+
 def clock(seconds: float) -> str:
     """A running time.
 

@@ -75,3 +75,11 @@ def test_nothing_heavy_is_loaded_before_it_is_used(code: str) -> None:
 
 def test_the_probe_detects_loaded_modules() -> None:
     assert loaded_by("import numpy") == ["numpy"]
+
+
+def test_the_list_of_the_surface_has_every_name_and_the_options_of_models() -> None:
+    from tools.surface import surface
+
+    listed = set(surface())
+    assert {line.split("(")[0] for line in listed} >= {f"python semgraph.{name}" for name in NAMES}
+    assert "model openai price: FlatPrice.parse" in listed

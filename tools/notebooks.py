@@ -68,6 +68,8 @@ def executed(path: Path, folder: Path) -> NotebookNode:
     client.execute(env=settings)
     for cell in book.cells:
         cell.metadata.pop("execution", None)  # times
+        if cell.cell_type == "code":  # without progress that was cleared
+            cell.outputs = [o for o in cell.outputs if "data" not in o or any(o.data.values())]
     return book
 
 

@@ -1,6 +1,7 @@
 """Renew the shipped recordings with the local model.
 
     python -m tools.recordings            # the example of every shipped plan, and the notebooks
+    python -m tools.recordings datasets   # the data sets that come with semgraph
     python -m tools.recordings NAME ...   # only these: add_episode, memories/turns (all plans of the
                                           # folder), memories/turns/read; notebooks, notebooks/quickstart
 
@@ -41,6 +42,7 @@ from semgraph.stores.sqlite.store import SqliteStore
 ROOT = Path(__file__).parents[1]
 PLANS = ROOT / "plans"
 NOTEBOOKS = ROOT / "notebooks"
+DATASETS = ROOT / "docs" / "examples" / "datasets"
 REFRESHED = PLANS / "add_episode.yaml"
 EDIT = ("February 15th", "March 1st")
 PROMPT, LINE = "extract_facts", "Write each fact in at most eight words."
@@ -159,6 +161,16 @@ def record_notebook(path: Path) -> None:
     _print(f"{path.stem}: {len(recorder.recording.answers)} answers", started)
 
 
+def record_dataset(folder: Path) -> None:
+    """Record the comparison of a data set, next to its plan."""
+    started = time.perf_counter()
+    options: dict[str, Any] = {"store": "memory", "journal": False, "runs": ""}
+    with Session(llm="local", embedder="local", **options) as session:
+        path = session.prepare(folder / "plan.yaml").recording
+        found = session.compare(dataset=folder, record_to=path, say=None)
+    _print(f"{folder.name}: {found.paid.calls} calls", started)
+
+
 def recording_of_notebook(path: Path) -> Path:
     """The file with the answers of a notebook, next to its data."""
     return path.parent / "data" / f"{path.stem}.jsonl"
@@ -181,6 +193,9 @@ def main(names: list[str]) -> None:
             record_plan(path)
     if not names or is_named(REFRESHED, names):
         record_refreshes()
+    for folder in sorted(DATASETS.iterdir()):
+        if not names or {"datasets", f"datasets/{folder.name}"} & set(names):
+            record_dataset(folder)
     for path in replaying_notebooks():
         if not names or {"notebooks", f"notebooks/{path.stem}"} & set(names):
             record_notebook(path)

@@ -3,15 +3,20 @@ and files of the repository that pages link to.
 
 A page in `docs/` links to any file of the repository by its relative path, as on a Git host. Files
 outside of `docs/`, and the files that they link to, become a part of the site below `repository/`:
-Markdown as pages, plans and code as listings, folders as pages with their contents.
+Markdown as pages, plans and code as listings, notebooks as pages with their outputs, folders as pages
+with their contents. `<div data-output="NOTEBOOK#CELL"></div>` is replaced by the output of a cell, by
+its number or by a tag.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
+from html import escape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +25,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parents[1]
 # Files that become listings, with the language of their text.
 LISTED = {".yaml": "yaml", ".py": "python", ".toml": "toml"}
+NOTEBOOK = ".ipynb"
 # Files outside of `docs/` that the navigation names.
 NAVIGATED = ("CHANGELOG.md", "benchmarks/results")
 
@@ -31,6 +37,8 @@ _PICTURE = re.compile(
     r'<picture><source [^>]*dark[^>]*srcset="([^"]+)"><img alt="([^"]*)" src="([^"]+)"></picture>'
 )
 _HIDDEN = re.compile(r"^<!-- (?:made|/made|not-run|file)\b.*?-->\n", re.MULTILINE)
+_OUTPUT = re.compile(r'(<div [^>]*data-output="([^"#]+)#(\w+)"[^>]*>)</div>')
+_WRITES = re.compile(r"%%writefile \S+(\.\w+)\n")
 _log = logging.getLogger("mkdocs.hooks.site")
 
 
@@ -46,6 +54,9 @@ def on_files(files: Any, config: Any) -> Any:
         if _uri(source) not in files.src_uris:
             file = _site_file(source, config)
             files.append(file)
+            if source.endswith(NOTEBOOK):  # the page offers it for download
+                to = f"repository/{source}"
+                files.append(File.generated(config, to, abs_src_path=str(ROOT / source)))
             if file.src_uri.endswith(".md"):
                 pending += _linked(file.content_string, _source_of(file.src_uri))
     return files
@@ -61,6 +72,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return _outside_fences(
         text, lambda part: _LINK.sub(lambda m: _relinked(m[0], source, uri), part)
     )
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Put outputs of notebooks in their places."""
+    return _OUTPUT.sub(lambda found: f"{found[1]}{_output(ROOT / found[2], found[3])}</div>", html)
 
 
 def _relinked(link: str, source: str, uri: str) -> str:
@@ -100,12 +116,13 @@ def _uri(target: str) -> str:
         path /= "README.md"
     if path.parts[0] == "docs" and path.parts[1] != "examples" and path.suffix == ".md":
         return str(path.relative_to("docs"))
-    listed = path.suffix in LISTED
+    listed = path.suffix in {*LISTED, NOTEBOOK}
     return f"repository/{path}" + ".md" * listed
 
 
 def _source_of(uri: str) -> str:
     """The file of the repository, or the file in a folder, for a source of the site."""
+    uri = uri.replace(f"{NOTEBOOK}.md", NOTEBOOK)
     return uri.removeprefix("repository/") if uri.startswith("repository/") else f"docs/{uri}"
 
 
@@ -118,7 +135,46 @@ def _site_file(source: str, config: Any) -> File:
         path /= "README.md"
     if path.suffix in LISTED:
         return File.generated(config, _uri(source), content=f"# {source}\n\n{_listing(path)}")
+    if path.suffix == NOTEBOOK:
+        return File.generated(config, _uri(source), content="\n\n".join(_notebook(path)))
     return File.generated(config, _uri(source), abs_src_path=str(path))
+
+
+@cache
+def _cells(path: Path) -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return cells
+
+
+def _notebook(path: Path) -> Iterator[str]:
+    """The page of a notebook: its texts and code, and a place for each output."""
+    for number, cell in enumerate(_cells(path)):
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            yield text
+            continue
+        written = _WRITES.match(text)
+        language = LISTED.get(written[1], "markdown") if written else "python"
+        yield f"````{language}\n{text}\n````"
+        if cell["outputs"]:
+            yield f'<div class="output" data-output="{path.relative_to(ROOT)}#{number}"></div>'
+    yield f"<a href='{path.name}' download>{path.name}</a>"  # in these quotes it is no link to a page
+
+
+def _output(path: Path, which: str) -> str:
+    """The outputs of a cell, as HTML."""
+    cells = _cells(path)
+    tagged = (cell for cell in cells if which in cell["metadata"].get("tags", ()))
+    parts = []
+    for output in (cells[int(which)] if which.isdigit() else next(tagged))["outputs"]:
+        data = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
+        text = "".join(output.get("text", "")) or data.get("text/plain", "")
+        picture = f'<img alt="{escape(text)}" src="data:image/png;base64,{data.get("image/png")}">'
+        drawn = picture if "image/png" in data else f"<pre>{escape(text)}</pre>"
+        parts.append(data.get("text/html", drawn))
+    return "\n".join(parts).replace(
+        "<table>", '<table class="table">'
+    )  # the theme styles those without
 
 
 def _folder(path: Path) -> Iterator[str]:
@@ -192,29 +248,6 @@ def implementations() -> str:
     return "\n".join(lines) + "\n"
 
 
-def python() -> str:
-    """The page of the public Python names, from their docstrings."""
-    import semgraph
-    from semgraph import errors
-
-    names = sorted(semgraph.__all__, key=lambda name: (name != "Session", name))
-    of_errors = [name for name in names if name in vars(errors)]
-    functions = [name for name in names if name[0].islower()]
-    classes = [name for name in names if name not in of_errors and name not in functions]
-    lines = ["# Python API\n", "```python\nimport semgraph as sg\n```\n"]
-    for title, group in (("Classes", classes), ("Functions", functions), ("Errors", of_errors)):
-        lines.append(f"## {title}\n")
-        for name in group:
-            found = getattr(semgraph, name)
-            lines.append(
-                f"::: {found.__module__}.{found.__qualname__}\n    options: {{heading_level: 3}}\n"
-            )
-    lines.append(
-        "## For authors of implementations\n\nThe names of `semgraph.operator`: [operators](operators.md)."
-    )
-    return "\n".join(lines) + "\n"
-
-
 def decisions() -> str:
     """The page that lists the decisions."""
     pages = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
@@ -228,5 +261,4 @@ REFERENCE: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "decisions/README.md": decisions,
     "implementations.md": implementations,
-    "python.md": python,
 }

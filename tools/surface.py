@@ -115,9 +115,8 @@ def _settings() -> Iterator[str]:
     for kind in get_args(Kind):
         for provider, options in options_of(kind).items():
             yield f"{kind} {provider}"
-            yield from (
-                f"{kind} {provider} {option}: {type_.__name__}" for option, type_ in options.items()
-            )
+            for option, read in options.items():
+                yield f"{kind} {provider} {option}: {getattr(read, 'func', read).__qualname__}"
 
 
 if __name__ == "__main__":

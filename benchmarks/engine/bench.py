@@ -1,4 +1,4 @@
-"""The cost of the engine itself: of a call, many episodes, a start, a plan, workers."""
+"""The cost of the engine itself: of a call, many episodes, a start, a plan."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.engine import own, workers
+from benchmarks.engine import own
 from benchmarks.engine.calls import WAYS as CALLS
 from benchmarks.engine.calls import cpu_of
 from benchmarks.engine.growth import grown
@@ -27,9 +27,8 @@ COMMANDS = {
 STEPS = (0, 10, 30, 100, 300)
 """Of plans; 0: the shipped add_episode."""
 CALL, GROWTH, COMMAND, START, PLAN = "CPU of a call", "many episodes", "command", "start", "plan"
-TWO = "two workers"
-EPISODES = {100: 10, 3_000: 30, 10_000: 100}
-"""The number of episodes, and of groups: from 3,000 on, a hundred episodes of each group."""
+EPISODES = {100: 10, 1_000: 10, 3_000: 30, 10_000: 100}
+"""The number of episodes, and of groups: from 1,000 on, a hundred episodes of each group."""
 
 
 def cases() -> Sequence[Case]:
@@ -45,10 +44,6 @@ def cases() -> Sequence[Case]:
         way = f"{steps} steps" if steps else "add_episode"
         key = {"what": PLAN, "way": way, "kind": "a chain of steps", "steps": steps}
         found.append(Case(key, partial(own.planned, steps), quick=steps <= 10, full=steps > 100))
-    settings = {"latency_s": workers.LATENCY, "in_flight": workers.FLIGHT, "store": "Neo4j"}
-    for engine in (workers.ALONE, "ray?workers=1", "ray?workers=2"):
-        run = partial(workers.measured, engine)
-        found.append(Case({"what": TWO, "way": engine}, run, settings, full=True, trials=1))
     return found
 
 
@@ -59,6 +54,7 @@ def _many() -> Iterator[Case]:
     empty, earlier = "an empty store", "100 episodes in each group before"
     for episodes, facts, before, kind in (
         (100, 0, 0, empty),
+        (1_000, 0, 0, empty),
         (3_000, 0, 0, empty),
         (3_000, LARGE, 0, f"{LARGE:,} facts at the start"),
         (3_000, 0, 100, earlier),
@@ -72,7 +68,6 @@ def _many() -> Iterator[Case]:
         (500, 5, 0, fresh),
         (10_000, 1_000, 0, fresh),
         (10_000, 100, 100, earlier),
-        (100_000, 1_000, 0, fresh),
     ):
         key = {"way": f"{episodes:,} episodes of {groups:,} groups", "kind": kind}
         yield _grown(key, episodes, groups, 0, before, quick=episodes < 1_000)
@@ -108,12 +103,6 @@ BENCHMARK = Benchmark(
             "the start belong to another group. In groups that begin empty an episode has more candidates at the end than at "
             "the beginning; where each had 100 episodes before, the graph hardly grows, and what grows is the run. The peak "
             "includes the episodes before. The messages of a group name fourteen people, four in each.",
-        ),
-        Table(
-            "How much faster are two workers than one?", "way", "s=seconds:.1f ×; CPU s=cpu_s:.1f ×; calls", {"what": TWO},
-            {"way": "ray?workers=1"},
-            f"add_episode, {workers.EPISODES:,} episodes of {workers.GROUPS} groups, {workers.FLIGHT} requests at one time; "
-            "the model takes 200 ms a call. The model server takes one of the two cores when it is asked.",
         ),
         Table(
             "How long does a command take, as a whole process?", "way", "ms; CPU ms=cpu_ms", {"what": COMMAND},

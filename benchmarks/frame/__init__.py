@@ -6,6 +6,8 @@ tables and charts of the lines.
 from benchmarks.frame.cases import Benchmark, Case, Figures, Unmeasured
 from benchmarks.frame.charts import Chart
 from benchmarks.frame.lines import Line, Lines
-from benchmarks.frame.tables import Table
+from benchmarks.frame.tables import Table, Target
 
-__all__ = ["Benchmark", "Case", "Chart", "Figures", "Line", "Lines", "Table", "Unmeasured"]
+__all__ = [
+    "Benchmark", "Case", "Chart", "Figures", "Line", "Lines", "Table", "Target", "Unmeasured"
+]  # fmt: skip

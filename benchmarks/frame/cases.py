@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.frame.charts import Chart
-from benchmarks.frame.tables import Table
+from benchmarks.frame.tables import Table, Target
 from semgraph.errors import did_you_mean
 
 FOLDER = Path(__file__).parents[1]
@@ -36,6 +36,7 @@ class Case:
         full: Whether only `--full` includes it.
         trials: The number of trials; counts that cannot vary are measured once.
         seconds: The time limit; a case that exceeds it is recorded as unfinished.
+        about: The seconds that a trial is estimated to take, where none is recorded; 0: unknown.
     """
 
     key: Mapping[str, str | int | float]
@@ -45,6 +46,7 @@ class Case:
     full: bool = False
     trials: int = 3
     seconds: float = 600
+    about: float = 0
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Benchmark:
         parts: Tables for written pages: `NAME/PART` in `<!-- made: NAME/PART -->`.
         kind: A simulated model or a real one.
         sources: Folders and files beside its own that its figures depend on, from the root.
+        targets: What its figures should reach.
         lacks: Says what is missing before it can run; "": nothing.
         options: Of its command.
     """
@@ -72,6 +75,7 @@ class Benchmark:
     parts: Mapping[str, Table] = field(default_factory=dict)
     kind: Literal["simulated", "real"] = "simulated"
     sources: tuple[str, ...] = PRODUCT
+    targets: tuple[Target, ...] = ()
     lacks: Callable[[], str] = str
     options: str = ""
 

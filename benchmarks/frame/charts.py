@@ -29,7 +29,9 @@ _MARKERS = (
 )
 _DASHES = ("", "6 3", "6 2 1 2", "2 2")
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 760, 400, 70, 44, 340
+_NARROW = 520  # of a chart that a phone can show
 _MANY = 300  # the span from which on a logarithmic axis has labels at powers of ten only
+_SPAN = 4  # up to which it has more labels than 1, 2 and 5
 _LETTER = 6.4  # of a label, in pixels
 _PLACES = tuple(
     (s * x, s * y) for s in (1, 2, 3, 4) for x, y in ((9, 4), (-9, 4), (0, -9), (0, 16))
@@ -129,28 +131,31 @@ def draw(chart: Chart, lines: Sequence[Line]) -> str:
     return _page(chart.title, parts, _HEIGHT)
 
 
-def draw_bars(title: str, axis: str, groups: Mapping[str, Mapping[str, float]], note: str) -> str:
-    """A group of horizontal bars for each key, on a logarithmic axis with a line at 1."""
-    names = list(dict.fromkeys(name for bars in groups.values() for name in bars))
-    height = 60 + 16 * sum(len(bars) + 1 for bars in groups.values())
-    left, right = 20 + _LETTER * max(map(len, groups), default=0), _WIDTH - 120
-    values = [value for bars in groups.values() for value in bars.values() if value]
+def draw_ratios(title: str, axis: str, groups: Mapping[str, Mapping[str, float]], note: str) -> str:
+    """A dot for each ratio, on a logarithmic axis, with a line to 1."""
+    names = list(dict.fromkeys(name for ratios in groups.values() for name in ratios))
+    height = 60 + sum(30 + 16 * len(ratios) for ratios in groups.values())
+    left, right = 24 + _LETTER * max(map(len, names), default=0), _NARROW - 70
+    values = [value for ratios in groups.values() for value in ratios.values() if value]
     across, ticks = _axis([1.0, *values], left, right, log=True)
-    parts, y = [_text(10, 20, title, size=15)], 40.0
+    parts, y = [_text(10, 20, title, size=15)], 48.0
     for value, label in ticks:
-        parts.append(f'<path class="grid" d="M{across(value):.1f},34V{height - 12}"/>')
+        kind = "one" if value == 1 else "grid"
+        parts.append(f'<path class="{kind}" d="M{across(value):.1f},56V{height - 14}"/>')
         parts.append(_text(across(value), height, label, anchor="middle"))
-    for group, bars in groups.items():
-        parts.append(_text(left - 8, y + 8 * len(bars) + 4, group, anchor="end"))
-        for name, value in bars.items():
-            end = across(value)
-            shape = f"M{left:.1f},{y:.1f}H{end:.1f}v14H{left:.1f}z"
-            parts.append(f'<path class="c{names.index(name) % 7}" d="{shape}"/>')
-            parts.append(_text(end + 5, y + 11, f"{name} {value:.2g}"))
-            y += 16
-        y += 16
+    for group, ratios in groups.items():
+        parts.append(_text(10, y, group, size=13))
+        for number, name, value in ((names.index(n), n, v) for n, v in ratios.items()):
+            y, at = y + 16, across(value)
+            dot = f'<path transform="translate({at:.1f} {y:.1f})" d="{_MARKERS[number % 4]}"/>'
+            line = f'<path class="line" d="M{at:.1f},{y:.1f}H{across(1):.1f}"/>'
+            ends = _text(left - 12, y + 4, name, anchor="end") + _text(
+                right + 12, y + 4, f"{value:.2g}"
+            )
+            parts.append(f'<g class="c{number % 7}">{line}{dot}{ends}</g>')
+        y += 30
     parts.append(_text((left + right) / 2, height + 18, axis, anchor="middle"))
-    return _page(title, [*parts, _text(10, height + 38, note, size=11)], height + 44)
+    return _page(title, [*parts, _text(10, height + 38, note, size=11)], height + 44, _NARROW)
 
 
 def _axis(
@@ -160,7 +165,8 @@ def _axis(
     low, high = min(values, default=1.0), max(values, default=1.0)
     if log:
         low, high = low * 0.8, high * 1.25
-        steps = (1,) if high > _MANY * low else (1, 2, 5)
+        few = (1, 2, 5) if high > _SPAN * low else (1, 1.5, 2, 3, 4, 5, 7)
+        steps = (1,) if high > _MANY * low else few
         tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         ticks = [step * 10.0**ten for ten in tens for step in steps]
     else:
@@ -195,10 +201,10 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 1
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{escape(text)}</text>'
 
 
-def _page(title: str, parts: Iterable[str], height: float) -> str:
+def _page(title: str, parts: Iterable[str], height: float, width: int = _WIDTH) -> str:
     body = "\n".join(parts)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:g}" width="{_WIDTH}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:g}" width="{width}" '
         f'height="{height:g}" font-family="sans-serif" role="img">\n<title>{escape(title)}</title>\n'
         f"<style>{style()}</style>\n{body}\n</svg>\n"
     )
@@ -207,7 +213,7 @@ def _page(title: str, parts: Iterable[str], height: float) -> str:
 def style() -> str:
     """The colours of both schemes."""
     both = [
-        f"text{{fill:{INK[dark]}}}.grid{{stroke:{INK[dark]}}}"
+        f"text{{fill:{INK[dark]}}}.grid,.one{{stroke:{INK[dark]}}}"
         + "".join(
             f".c{i},.c{i} text{{fill:{c[dark]}}}.c{i} .line,.c{i}.line{{stroke:{c[dark]}}}"
             for i, c in enumerate(COLOURS)

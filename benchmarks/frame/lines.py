@@ -9,6 +9,7 @@ import platform
 import sqlite3
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -19,14 +20,23 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PACKAGES = "semgraph duckdb pyarrow numpy openai aiohttp neo4j networkx bpe-openai"
+LOCAL = "xllamacpp"
+"""The package of llama.cpp, which runs the local model; its version is that of llama.cpp's build."""
 PEERS = {
     "lotus": (".venv-extras", "make test-extras", "lotus-ai litellm openai"),
     "graphiti-core": (".venv-graphiti", "make test-graphiti", "graphiti-core neo4j openai"),
-    "ray": (".venv-graphiti", "make test-ray", "ray"),
     "palimpzest": (".venv-palimpzest", "make bench-palimpzest", "palimpzest litellm"),
 }
 """The environment of each peer, the command that creates it, and its packages that lines name."""
 _READ = (".py", ".yaml", ".md", ".json", ".csv")
+
+
+def matches(key: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    """Whether a key has these values; a tuple of values means any of them."""
+    return all(
+        key.get(name) in (value if isinstance(value, tuple) else (value,))
+        for name, value in where.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -55,10 +65,7 @@ class Line:
 
     def is_of(self, where: Mapping[str, Any]) -> bool:
         """Whether its case has these values; a tuple of values means any of them."""
-        return all(
-            self.key.get(name) in (value if isinstance(value, tuple) else (value,))
-            for name, value in where.items()
-        )
+        return matches(self.key, where)
 
     def figure(self, name: str) -> Any:
         """A figure; None if the trial failed or has none."""
@@ -163,6 +170,8 @@ def _versions() -> dict[str, str]:
     from semgraph.stores.neo4j.local.server import VERSION
 
     versions = {name: metadata.version(name) for name in PACKAGES.split()}
+    with suppress(metadata.PackageNotFoundError):
+        versions[LOCAL] = metadata.version(LOCAL)
     versions |= {"sqlite": sqlite3.sqlite_version, "neo4j server, local": VERSION}
     for folder, _, names in PEERS.values():
         paths = [str(path) for path in (ROOT / folder / "lib").glob("python*/site-packages")]

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,16 +26,21 @@ KINDS = {
 DOCUMENTS = {
     "docs/benchmarks.md": "docs",
     "docs/memories/findings.md": "docs/memories",
+    "docs/index.md": "docs",
     "README.md": ".",
 }
 """Pages with generated parts, and the folder that their links start from."""
 _HERE = "benchmarks/results"
-_VERSIONS = (
-    "semgraph",
-    "graphiti-core in .venv-graphiti",
-    "lotus-ai in .venv-extras",
-    "neo4j server, local",
-)
+_VERSIONS = {
+    "semgraph": ("semgraph", ""),
+    "python": ("Python", ""),
+    "graphiti-core in .venv-graphiti": ("graphiti-core", "graphiti"),
+    "lotus-ai in .venv-extras": ("LOTUS", "lotus"),
+    "palimpzest in .venv-palimpzest": ("Palimpzest", "palimpzest"),
+    "neo4j server, local": ("Neo4j", "neo4j"),
+    "xllamacpp": ("llama.cpp (xllamacpp)", "local:"),
+}
+"""What the versions in lines are called, and the word in a key by which a benchmark uses it."""
 _PART = re.compile(r"(<!-- made: (\S+) -->\n)(.*?)(<!-- /made -->)", re.DOTALL)
 Measured = Mapping[str, tuple[Benchmark, Sequence[Line]]]
 
@@ -81,19 +88,28 @@ def _made(benchmark: Benchmark, lines: Sequence[Line]) -> str:
     made = [line.made for line in lines]
     machines = {"{cores} × {processor}, {memory_gib} GiB".format(**one["machine"]) for one in made}
     commits = {one["commit"] + "+" * one["changed"] for one in made}
-    dates, used = sorted({one["at"][:10] for one in made}), list[str]()
-    for name in _VERSIONS:
-        found = {v for one in made if (v := one.get("versions", {}).get(name))}
-        used += [f"{name.partition(' in ')[0]} {', '.join(sorted(found))}"] if found else []
+    dates = sorted({one["at"][:10] for one in made})
     loads = [one.get("load", 0) for one in made]
     failed = sum(bool(line.failed) for line in lines)
     return (
-        f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))} on {', '.join(sorted(machines))}, commit "
-        f"{', '.join(sorted(commits))}; {len(lines)} trials, load {min(loads):g}–{max(loads):g} at the start, "
-        f"{minutes(lines):.0f} min; {failed} failed. {'; '.join(used)}. All trials, with versions and settings: "
-        f"[{benchmark.name}.jsonl]({benchmark.name}.jsonl). Reproduce: `{benchmark.command}` (`--again` if the code has not "
-        "changed).\n"
+        f"{_used(lines)}; commit {', '.join(sorted(commits))}.\n\n"
+        f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))} on {', '.join(sorted(machines))}; {len(lines)} "
+        f"trials, load {min(loads):g}–{max(loads):g} at the start, {minutes(lines):.0f} min; {failed} failed. All trials, "
+        f"with versions and settings: [{benchmark.name}.jsonl]({benchmark.name}.jsonl). Reproduce: `{benchmark.command}` "
+        "(`--again` if the code has not changed; `--full` for what is not measured here).\n"
     )  # fmt: skip
+
+
+def _used(lines: Sequence[Line]) -> str:
+    """The versions of what was measured."""
+    keys, used = " ".join(f"{dict(line.key)}" for line in lines).lower(), list[str]()
+    for package, (name, word) in _VERSIONS.items():
+        given = (
+            {"python": line.made.get("python"), **line.made.get("versions", {})} for line in lines
+        )
+        found = {version for one in given if (version := one.get(package))}
+        used += [f"{name} {', '.join(sorted(found))}"] if found and word in keys else []
+    return "; ".join(used)
 
 
 def minutes(lines: Iterable[Line]) -> float:
@@ -148,6 +164,7 @@ def files(folder: Path = RESULTS, root: Path = ROOT) -> dict[Path, str]:
             for chart in one.charts:
                 texts[folder / f"{name}-{chart.name}.svg"] = draw(chart, lines)
     if folder == root / _HERE:
+        texts[folder / "targets.csv"] = targets(measured)
         held = {name: lines for name, (_, lines) in measured.items()}
         texts[folder / "overview.svg"] = front.overview(held)
         texts[folder / "swap.svg"] = front.swap(held)
@@ -155,6 +172,16 @@ def files(folder: Path = RESULTS, root: Path = ROOT) -> dict[Path, str]:
             made = parts(measured, posixpath.relpath(_HERE, start))
             texts[root / name] = filled((root / name).read_text(encoding="utf-8"), made, name)
     return texts
+
+
+def targets(measured: Measured) -> str:
+    """All targets, as CSV."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["benchmark", "target", "limit", "measured", "reached", "measured by"])
+    for name, (one, lines) in measured.items():
+        writer.writerows(target.row(name, lines) for target in one.targets)
+    return file.getvalue()
 
 
 def filled(text: str, made: Mapping[str, str], name: str) -> str:
@@ -177,5 +204,5 @@ def wrong(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
     different = [
         p for p, text in made.items() if not p.exists() or p.read_text(encoding="utf-8") != text
     ]
-    existing = [path for end in ("*.md", "*.svg") for path in sorted(folder.glob(end))]
+    existing = [path for end in ("*.md", "*.svg", "*.csv") for path in sorted(folder.glob(end))]
     return different + [path for path in existing if path not in made]

@@ -50,6 +50,15 @@ def outstanding(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> lis
     return [one for one in todo if _line(benchmark, *one, made).identity not in done]
 
 
+def expected(left: Sequence[Work], lines: Lines) -> str:
+    """About how long this will take, by the recorded trials of the same cases and by estimates; "" if
+    nobody knows.
+    """
+    took = {str(dict(line.key)): line.made["seconds"] for line in lines if "seconds" in line.made}
+    seconds = sum(took.get(str(dict(case.key)), case.about) for case, _ in left)
+    return f" (about {seconds / 60:.0f} min)" if seconds > 60 else ""
+
+
 def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> Iterator[Line]:
     """Measure, and write each line immediately. Cases that cannot be measured here are skipped with
     a reason.

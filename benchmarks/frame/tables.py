@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from benchmarks.frame.lines import Line
+from benchmarks.frame.lines import Line, matches
 
 Key = Mapping[str, Any]
 OLD = "†"
 _HEADINGS = {"way": "variant"}
+_FEW = 6  # rows that were not measured, of a table without others
 
 
 class Column(NamedTuple):
@@ -35,6 +36,36 @@ class Column(NamedTuple):
         title, _, of = text.removesuffix("×").strip().rpartition("=")
         figure, _, form = of.partition(":")
         return cls(title or figure, figure, f"{{:{form or ',.0f'}}}", ratio)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure that a case should reach.
+
+    Args:
+        what: The figure, in words.
+        where: The case.
+        figure: Its name.
+        most: The highest that is good enough; or
+        least: the lowest.
+    """
+
+    what: str
+    where: Key
+    figure: str
+    most: float | None = None
+    least: float | None = None
+
+    def row(self, benchmark: str, lines: Sequence[Line]) -> list[str]:
+        """A row of the file of targets: with the median of the trials, and whether it is reached."""
+        own = [line for line in lines if line.is_of(self.where)]
+        limit = f">= {self.least:g}" if self.most is None else f"<= {self.most:g}"
+        if not (found := values(own, self.figure)):
+            return [benchmark, self.what, limit, "", "not measured", ""]
+        value = statistics.median(found)
+        met = value >= (self.least or 0) and (self.most is None or value <= self.most)
+        other = "other code" if any(line.old for line in own) else "this commit's"
+        return [benchmark, self.what, limit, f"{value:.4g}", "yes" if met else "no", other]
 
 
 @dataclass(frozen=True)
@@ -67,14 +98,19 @@ class Table:
         return self.rows.split(", ")
 
     def markdown(self, lines: Sequence[Line], order: Sequence[Key]) -> str:
-        """The table over these lines; rows in the order of these keys, which all are shown."""
+        """The table over these lines; rows in the order of these keys, and what of them was not
+        measured.
+        """
         own = [line for line in lines if line.is_of(self.where)]
         keys = [key for key in order if any(line.key == key for line in own)]
         title = f"**{self.question}**\n\n" if self.question else ""
-        if not keys:
+        lacking = self._lacking(keys, order)
+        if not keys and not lacking:
             return f"{title}Not measured yet.\n"
         columns = [Column.parse(" ".join(text.split())) for text in self.columns.split(";")]
         body = [self._row(key, columns, own) for key in keys]
+        cells = [""] * (len(self.names) - 1) + ["—"] * len(columns)
+        body += [[name, *cells, "not measured"] for name in lacking]
         failures = any(row[-1] for row in body)
         titles = [_HEADINGS.get(name, name) for name in self.names]
         head = [*titles, *(column.title for column in columns), *[""] * failures]
@@ -82,6 +118,14 @@ class Table:
         rows = [head, dashes, *(row if failures else row[:-1] for row in body)]
         notes = [self.note, old_code([line for line in own if line.key in keys])]
         return "\n".join([title + table_rows(rows), *(f"{note}\n" for note in notes if note)])
+
+    def _lacking(self, keys: Sequence[Key], order: Sequence[Key]) -> list[str]:
+        """What has no row at all, by the first name of the key; of many ways without any: "all"."""
+        first = self.names[0]
+        held = {key[first] for key in keys}
+        due = [key[first] for key in order if matches(key, self.where) and first in key]
+        lacking = list(dict.fromkeys(f"{name}" for name in due if name not in held))
+        return lacking if keys or len(lacking) <= _FEW else ["all"]
 
     def _row(self, key: Key, columns: Sequence[Column], lines: Sequence[Line]) -> list[str]:
         mine = [line for line in lines if line.key == key]

@@ -9,7 +9,8 @@ from functools import partial
 from benchmarks.frame import Benchmark, Case, Chart, Figures, Table
 from benchmarks.frame.serving import Server, on_wire, serving
 from benchmarks.memories.conversations import of_world
-from benchmarks.memories.findings import FINDINGS
+from benchmarks.memories.findings import FINDINGS, GROWS
+from benchmarks.memories.findings import GROWN as ENDS
 from benchmarks.memories.measure import Measured, at_server
 from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.world.questions import KINDS, WIDER
@@ -28,6 +29,10 @@ SETTINGS: Mapping[str, tuple[str, str]] = {
 """Conversations by difficulty of their wording, and the noise of the model."""
 GROWN = (4, 8, 16, 32)
 """People of growing conversations, about nine turns for each."""
+CURVES = (
+    "full context", "40 turns by vectors", "mem0g, two steps", "graphrag", "mem0g", "lightmem, no sleep"
+)  # fmt: skip
+"""The memories of the chart of growth."""
 BASELINE = "turns by both"
 
 
@@ -81,14 +86,14 @@ def cases() -> Sequence[Case]:
             run = partial(_measure, memory, PEOPLE, difficulty, noise)
             more = {
                 "quick": setting == "level 1" and name in {BASELINE, "full context"},
-                "full": setting == "talkative",
+                "full": setting in {"level 2", "talkative"},
             }
             found.append(Case(key, run, {**settings, **options}, **more))
     for people in GROWN:
         for name, memory in MEMORIES.items():
             grown = {"what": "growth", "people": people, "way": name}
             run = partial(_measure, memory, people, "1", NOISE)
-            full = people == max(GROWN) or "," in name  # a comma: a variant of a memory
+            full = name not in CURVES and not (people in ENDS and name in GROWS)
             found.append(Case(grown, run, settings, trials=1, full=full, seconds=900))
     return found
 
@@ -139,8 +144,7 @@ BENCHMARK = Benchmark(
         ),
         Chart(
             "growth", "$ for 1,000 questions as the conversation grows", "turns", "usd_question", "way",
-            ("turns", "$ for 1,000 questions"), {"what": "growth", "way": ("full context", "40 turns by vectors",
-            "mem0g, two steps", "graphrag", "mem0g", "lightmem, no sleep")}, note="One world each, a model that errs.",
+            ("turns", "$ for 1,000 questions"), {"what": "growth", "way": CURVES}, note="One world each, a model that errs.",
         ),
     ),
     FINDINGS,

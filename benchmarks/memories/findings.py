@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from benchmarks.frame import Table
 
+GROWN = (8, 32)
 LEVEL, ERRS = "level 1", "level 1, a model that errs"
 _F1 = "answer F1=f1:.3f"
 _WRITE = "calls a turn=calls_turn:.2f; $ for 1,000 turns=usd_turn:.3f"
@@ -35,7 +36,7 @@ def _table(*ways: str, columns: tuple[str, ...], errs: bool = False) -> Table:
 
 def _grown(*ways: str) -> Table:
     """Rows of the conversations of 8 and of 32 people."""
-    where = {"what": "growth", "people": (8, 32), "way": ways}
+    where = {"what": "growth", "people": GROWN, "way": ways}
     return Table("", "people, way", f"turns; {_F1}; {_READ}", where)
 
 
@@ -74,3 +75,5 @@ FINDINGS: Mapping[str, Table] = {
     ),
 }  # fmt: skip
 """The tables, by the names of their parts."""
+GROWS = {way for table in FINDINGS.values() if "what" in table.where for way in table.where["way"]}
+"""The memories whose growth is compared."""

@@ -128,11 +128,18 @@ def _prompts(items: Mapping[str, str], on: str = "") -> PromptSet:
     return PromptSet(tuple(named), on=on)
 
 
-def _input(name: str, columns: pa.Table) -> Input:
+def one_prompt(item: str) -> PromptSet:
+    """A prompt with this item."""
+    return _prompts({"": item})
+
+
+def as_input(name: str, columns: pa.Table) -> Input:
+    """Rows as an input of an operator."""
     return Input(name=name, columns=columns.schema, step=name)
 
 
-def _numbers(**columns: Sequence[int]) -> pa.Table:
+def integers(**columns: Sequence[int]) -> pa.Table:
+    """Columns of numbers."""
     return pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
 
 
@@ -178,9 +185,9 @@ def filtered(*, by_column: bool) -> Verdicts:
     shown = ("task", "text", "asked")
     columns = pa.table({name: [getattr(text, name) for text in chosen] for name in shown})
     which = [0 if by_column else names.index(text.task) for text in chosen]
-    rows = Rows(columns, None, _numbers(left=range(len(chosen))), [""] * len(chosen), which)
+    rows = Rows(columns, None, integers(left=range(len(chosen))), [""] * len(chosen), which)
     test = [item for item, text in enumerate(chosen) if text.test]
-    node = SemFilter(prompt=prompts, input=_input("rows", columns), step="labelled")
+    node = SemFilter(prompt=prompts, input=as_input("rows", columns), step="labelled")
     return Verdicts(node, rows, [text.keep for text in chosen], test)
 
 
@@ -198,11 +205,11 @@ def joined() -> Verdicts:
             left["text"].append(text)
         right += one["right"]
     sides = pa.table(left), pa.table({"other": right})
-    numbers = _numbers(left=[a for a, _ in pairs], right=[b for _, b in pairs])
+    numbers = integers(left=[a for a, _ in pairs], right=[b for _, b in pairs])
     names = [one["join"] for one in joins]
     which = [names.index(name) for name in left["join"]]
     rows = Rows(*sides, numbers, [""] * len(which), which)
-    inputs: Any = {"input": _input("rows", sides[0]), "other": _input("others", sides[1])}
+    inputs: Any = {"input": as_input("rows", sides[0]), "other": as_input("others", sides[1])}
     return Verdicts(SemJoin(prompt=prompts, alias="c", step="labelled", **inputs), rows, truth)
 
 
@@ -218,9 +225,9 @@ def ranked() -> Rankings:
     numbers = [number for number, _, _ in shuffled]
     names = [rankings[number]["ranking"] for number in numbers]
     columns = pa.table({"ranking": names, "text": [text for _, text, _ in shuffled]})
-    items = _numbers(group=numbers, left=range(len(numbers)))
+    items = integers(group=numbers, left=range(len(numbers)))
     rows = Rows(columns, None, items, [""] * len(numbers), numbers)
-    given: Any = {"prompt": prompts, "input": _input("rows", columns), "by": ("ranking",)}
+    given: Any = {"prompt": prompts, "input": as_input("rows", columns), "by": ("ranking",)}
     node = SemTopk(step="labelled", k=_BEST, **given)
     return Rankings(node, rows, [place for _, _, place in shuffled])
 

@@ -2,7 +2,8 @@
 answered from it, with the scores of their communities.
 
 LoCoMo: ten conversations over months between two people. LongMemEval: chats of a user with an
-assistant in many sessions; each question is a memory of its own.
+assistant in many sessions; each question is a memory of its own. MuSiQue: questions over two to four
+paragraphs, of which no single one tells the answer.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -24,7 +25,7 @@ from benchmarks.frame import Unmeasured
 from benchmarks.frame.cases import rounded
 from benchmarks.memories.memories import Memory
 from benchmarks.quality.asking import Asking, Figures
-from benchmarks.quality.scores import all_at, any_at, locomo, recall_at
+from benchmarks.quality.scores import all_at, any_at, best_f1, locomo, normal, recall_at
 
 PLANS = Path(__file__).parent / "plans"
 DECLINED = "Not mentioned"
@@ -40,12 +41,16 @@ JUDGED = {
     "knowledge-update": "update",
 }
 """The types of LongMemEval, and the rules by which their answers are judged."""
+HOPS = ("2 hops", "3 hops", "4 hops")
+"""The kinds of questions of MuSiQue."""
+SHOWN = 5
+"""The paragraphs that a memory shows with a question of MuSiQue, as in HippoRAG's experiments."""
 
 
 @dataclass(frozen=True)
 class Source:
     """A file of a public data set: its name, its address at its authors, its licence, the SHA-256 of
-    the published file, and further folders to look in, below the user's.
+    the published file ("": nobody published one), and further folders to look in, below the user's.
     """
 
     name: str
@@ -72,6 +77,7 @@ class Source:
         except Unmeasured:
             return []
         known = "as published" if found == self.sha256 else "not the published file"
+        known = known if self.sha256 else "no published checksum"
         own = {"file": self.name, "licence": self.licence, "from": self.url}
         return [{**own, "sha256": found, "checksum": known}]
 
@@ -91,8 +97,23 @@ SOURCES = {
         "longmemeval_s_cleaned.json", _LONG, "MIT",
         "d6f21ea9d60a0d56f34a05b609c79c88a451d2ae03597821ea3d5a9678c3a442", _FOLDERS
     ),
+    "MuSiQue": Source(
+        "musique_ans_v1.0_dev.jsonl", "https://github.com/StonyBrookNLP/musique (download_data.sh)", "CC BY 4.0",
+        "", ("data", "musique", "musique/data"),
+    ),
+    "MuSiQue, 200": Source(
+        "musique.json", "https://github.com/AdelWang/MIGRES (data/musique.json)", "CC BY 4.0",
+        "bbc98ab676941cf3a481cb3361cfab334cd2a24c74ed42473e4d5c14cf7577d4", ("data", "musique", "musique/data"),
+    ),
+    "reviews": Source(
+        "Reviews_2000.csv", "https://github.com/SemBench/SemBench (docs/static/data/paper-2025-10-01/movie/data)",
+        "MIT or Apache-2.0; reviews of Rotten Tomatoes", "df231cfb189c9e169aa6afe415e4fa24533b04499179bbd61416c4c6af28ca21",
+        ("data", "movie", "movie/data"),
+    ),
 }  # fmt: skip
-"""LoCoMo; LongMemEval with the sessions of the evidence only, and with about fifty for each question."""
+"""LoCoMo; LongMemEval with the sessions of the evidence only, and with about fifty for each question;
+MuSiQue's answerable questions, and 200 of them in lines of the same form; SemBench's reviews of movies.
+"""
 
 
 @cache
@@ -120,7 +141,7 @@ def place(turn_id: str) -> str:
 @dataclass(frozen=True)
 class Question:
     """A question about a group, its true answer, its category in the data set, the places of the
-    evidence, and its time; None: after all turns.
+    evidence, its time (None: after all turns), and further names of the answer.
     """
 
     id: str
@@ -130,6 +151,7 @@ class Question:
     kind: str
     evidence: frozenset[str]
     at: datetime | None = None
+    also: tuple[str, ...] = ()
 
     @property
     def abstains(self) -> bool:
@@ -156,8 +178,17 @@ class Answer:
     shown: list[str]
 
 
-def load(name: str, folder: Path | None, count: int | None = None) -> Part:
-    """The first conversations of LoCoMo, or the first questions of each type of LongMemEval, or all.
+def load(
+    name: str, folder: Path | None, count: int | None = None, questions: int | None = None
+) -> Part:
+    """All of a data set, or a part of it.
+
+    Args:
+        name: Of the source.
+        folder: The user's.
+        count: The first conversations of LoCoMo, questions of each type of LongMemEval, or
+            paragraphs for each question of MuSiQue; None: all.
+        questions: About each conversation, or of MuSiQue, at equal distances; None: all.
 
     Raises:
         Unmeasured: The file is missing, or not of this form.
@@ -165,14 +196,50 @@ def load(name: str, folder: Path | None, count: int | None = None) -> Part:
     source = SOURCES[name]
     path = source.within(folder)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        return _locomo(data[:count]) if name == "LoCoMo" else _longmemeval(data, count)
+        text = path.read_text(encoding="utf-8")
+        if name.startswith("MuSiQue"):
+            lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+            return _musique(spread(lines, questions), count)
+        data = json.loads(text)
+        return _locomo(data[:count], questions) if name == "LoCoMo" else _longmemeval(data, count)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{path} is not {source.name} as published: {type(error).__name__} {error}"
         raise Unmeasured(f"{why}. Get it anew from {source.url}") from None
 
 
-def _locomo(samples: Sequence[Mapping[str, Any]]) -> Part:
+def spread(items: Sequence[Any], count: int | None) -> Sequence[Any]:
+    """So many items at equal distances, or all."""
+    if count is None or count >= len(items):
+        return items
+    return [items[n * len(items) // count] for n in range(count)]
+
+
+def _musique(entries: Sequence[Mapping[str, Any]], each: int | None) -> Part:
+    """The paragraphs of all questions in one group, as HippoRAG has them: with `each`, those that an
+    answer needs and the first others up to this number. They have no time: a second apart.
+    """
+    numbers: dict[tuple[str, str], int] = {}
+    questions = list[Question]()
+    for entry in entries:
+        held = sorted(entry["paragraphs"], key=lambda one: not one["is_supporting"])
+        needed = sum(one["is_supporting"] for one in held)
+        names = {}
+        for one in held[: max(each or len(held), needed)]:
+            text = (str(one["title"]), str(one["paragraph_text"]))
+            names[f"P{numbers.setdefault(text, len(numbers))}"] = one["is_supporting"]
+        evidence = frozenset(name for name, supports in names.items() if supports)
+        kind, also = f"{int(entry['id'][0])} hops", tuple(map(str, entry["answer_aliases"]))
+        own = (entry["id"], "musique", entry["question"], str(entry["answer"]), kind, evidence)
+        questions.append(Question(*own, also=also))
+    start = datetime(2000, 1, 1, tzinfo=UTC)
+    turns = [
+        turn("musique", f"P{n}", title, text, start + timedelta(seconds=n))
+        for (title, text), n in numbers.items()
+    ]
+    return Part(turns, questions)
+
+
+def _locomo(samples: Sequence[Mapping[str, Any]], count: int | None = None) -> Part:
     """A turn for each of theirs, with the caption of the picture that was shared."""
     turns: list[dict[str, Any]] = []
     questions: list[Question] = []
@@ -187,7 +254,7 @@ def _locomo(samples: Sequence[Mapping[str, Any]]) -> Part:
                 shared = f" [shares {one['blip_caption']}]" if "blip_caption" in one else ""
                 text = one["text"] + shared
                 turns.append(turn(group, one["dia_id"], one["speaker"], text, at))
-        for i, qa in enumerate(sample["qa"]):
+        for i, qa in spread([*enumerate(sample["qa"])], count):
             kind = KINDS[qa["category"]]
             found = re.findall(r"D(\d+):(\d+)", " ".join(qa["evidence"]))
             truth = "" if kind == "adversarial" else str(qa["answer"])
@@ -277,6 +344,30 @@ async def measured_locomo(asking: Asking, part: Part, memory: Memory) -> Figures
         **{f"f1 {kind}": mean(own) for kind, own in scores.items()},
         "declined": mean(declined),
         **{f"recall@10 {by}": mean(own) for by, own in recalls.items()},
+        "unanswered": sum(answer.text is None for answer in answers.values()),
+    }
+
+
+async def measured_musique(asking: Asking, part: Part, memory: Memory) -> Figures:
+    """F1 and exact matches of the answers, the best over the names of the true one, and the share of
+    the needed paragraphs that the model was shown, and that answers cite.
+    """
+    memory = memory.with_options({}, {"params": {"k": SHOWN}})
+    answers, scores = await ask(asking, part, memory), list[tuple[str, float]]()
+    exact, recalls = list[float](), dict[str, list[float]]({"cited": [], "shown": []})
+    for question in part.questions:
+        given, truths = answers[question.id], (question.truth, *question.also)
+        scores.append((question.kind, best_f1(given.text or "", truths)))
+        exact.append(float(normal(given.text or "") in set(map(normal, truths))))
+        for by, own in recalls.items():
+            own.append(recall_at(SHOWN, getattr(given, by), question.evidence))
+    return {
+        "questions": len(part.questions),
+        "paragraphs": len(part.turns),
+        "f1": mean([score for _, score in scores]),
+        **{f"f1 {hops}": mean([s for kind, s in scores if kind == hops]) for hops in HOPS},
+        "exact": mean(exact),
+        **{f"recall {by}": mean(own) for by, own in recalls.items()},
         "unanswered": sum(answer.text is None for answer in answers.values()),
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.frame.cases import rounded
-from benchmarks.memories.conversations import Conversation, after, of_world, score
+from benchmarks.memories.conversations import Conversation, after, score
 from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.quality.asking import Asking, Figures
 from benchmarks.world import World
@@ -53,18 +53,6 @@ async def remembered(stream: str, way: str, asking: Asking, trial: int) -> Figur
         **read,
         **await _asked(asking, after(world, count, _ASKED, KINDS), MEMORIES["graphiti"]),
     }
-
-
-async def questioned(
-    people: int, count: int, memory: Memory, asking: Asking, trial: int
-) -> Figures:
-    """F1 of a memory's answers to questions about a conversation, and the evidence that they cite."""
-    told = of_world(trial + 1, people, 1, count)
-    texts = [str(turn["text"]) for turn in told.turns]
-    asking.afford(texts, memory.reads, f"reading {len(texts)} turns")
-    for plan, given in memory.written(told.turns):
-        await asking.run(plan, **given)
-    return {"turns": len(texts), **await _asked(asking, told, memory)}
 
 
 async def _asked(asking: Asking, told: Conversation, memory: Memory) -> Figures:

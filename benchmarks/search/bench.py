@@ -32,20 +32,20 @@ def _alone() -> Iterator[Case]:
         for words in KINDS:
             for at_once in (1, 100):
                 key = {"facts": facts, "words": words, "at once": at_once}
-                more: dict[str, Any] = {"trials": 1, "seconds": 3600} if facts == HUGE else {}
+                more: dict[str, Any] = {"trials": 1, "seconds": 3600} if facts >= LARGE else {}
                 run = partial(measured, facts, words, at_once)
-                yield Case(key, run, settings, quick=facts == SMALL, full=facts >= LARGE, **more)
+                yield Case(key, run, settings, quick=facts == SMALL, full=facts == HUGE, **more)
 
 
 def _default(recipe: str, way: str, facts: int) -> bool:
     """Whether a search is measured without `--full`: not where a model ranks hundreds of candidates
-    for each query, nor where it takes a minute to fill a Neo4j for it.
+    for each query; beyond 1,000 facts the first recipe, for which a Neo4j is filled for minutes.
     """
     if recipe.endswith("CROSS_ENCODER"):
         return (recipe, way, facts) == (FACTS[-1], SQLITE, SMALL)
     if facts == SMALL:
         return way == SQLITE or recipe in MAIN
-    return (facts, way) == (MIDDLE, SQLITE) and recipe in {FACTS[0], COMBINED[0]}
+    return recipe == FACTS[0] or (recipe, way, facts) == (COMBINED[0], SQLITE, MIDDLE)
 
 
 def _searches(facts: int, recipes: Sequence[str]) -> Iterator[Case]:
@@ -61,8 +61,9 @@ def _searches(facts: int, recipes: Sequence[str]) -> Iterator[Case]:
         for way, run in runs.items():
             key = {"recipe": recipe, "way": way, "facts": facts}
             quick = facts == SMALL and way == SQLITE and recipe in MAIN
-            full = not _default(recipe, way, facts)
-            yield Case(key, run, settings, quick=quick, full=full, seconds=limit)
+            full, trials = not _default(recipe, way, facts), 3 if facts == SMALL else 1
+            more = {"quick": quick, "full": full, "trials": trials, "seconds": limit}
+            yield Case(key, run, settings, **more)
 
 
 def cases() -> Sequence[Case]:

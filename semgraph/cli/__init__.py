@@ -104,6 +104,7 @@ for command in (
     machine.doctor,
 ):
     app.command()(command)
+app.command("show")(records.show_graph)
 for name, group in {
     "plans": plans.app,
     "operators": plans.operators,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,6 +48,9 @@ def compare(
         "--grid KEY=A,B;KEY=C,D", "The product of such changes: models.default=a,b; step=x,y."
     ),
     arms: str | None = option("--arms FILE", "Variants from a YAML file: {NAME: {KEY: VALUE}}."),
+    dataset: str | None = option(
+        "--dataset NAME|DIR", "A folder with the plan, its rows, the truth and variants."
+    ),
     truth: str | None = option(
         "--truth FILE", "What is right: columns that name a row, and its answers."
     ),
@@ -68,19 +72,26 @@ def compare(
 
         _print(options, load_comparison(show), chart)
         return
+    from semgraph.compare.dataset import Dataset
+
+    data = None if dataset is None else Dataset.named(dataset, Path())
+    plan = plan or (None if data is None else str(data.plan))
     if plan is None:
-        hint = "semgraph compare PLAN --step STEP --implementations A,B"
+        hint = "semgraph compare PLAN --step STEP --implementations A,B, or --dataset DIR"
         raise PlanError("there is no plan to compare", hint=hint)
     chosen = read_arms(implementations, variant or [], ";".join(grid or []), arms)
     with options.session() as session:
-        prepared = given.prepare(session, plan)
         from semgraph.render.header import header
 
+        prepared = given.prepare(session, plan)
         values = given.rows(prepared)
+        if data is not None:
+            files = [f"{name}={path}" for name, path in data.rows(prepared, values).items()]
+            values |= replace(given, input=files).rows(prepared)
         every = bool(options.verbose)
         options.talk(*header(prepared, plan, values, session.settings, every=every))
         job = session.acompare(
-            plan, **given.loading, **chosen, step=step, truth=truth, labels=labels, at=at, judge=judge,
+            plan, dataset=dataset, **given.loading, **chosen, step=step, truth=truth, labels=labels, at=at, judge=judge,
             trials=trials, times=times, rows=request.rows, sample=request.sample, seed=request.seed,
             fresh=request.fresh, say=options.talk, inputs=values,
         )  # fmt: skip

@@ -285,20 +285,14 @@ _STYLES = {  # of parts of lines
 
 def say(console: Console, line: str) -> None:
     """Print text without markup and control characters, which data may contain. In a terminal a line that
-    is too long continues indented, unless it has a command to copy.
+    is too long is continued, indented.
     """
     from rich.text import Text
 
-    from semgraph.render.tables import folded, hanging
+    from semgraph.render.tables import wrapped
 
     harmless = escaped(redacted(line))
-    parts = [harmless]
-    if console.is_terminal and len(harmless) > console.width and "semgraph " not in harmless:
-        indent = len(harmless) - len(harmless.lstrip())
-        parts = folded(harmless, console.width)
-        if indent:
-            parts = hanging(harmless, console.width, indent + 2, whole_words=True)
-    for part in parts:
+    for part in wrapped(harmless, console.width) if console.is_terminal else [harmless]:
         text = Text(part)
         for pattern, style in _STYLES.items():
             text.highlight_regex(pattern, style)

@@ -65,7 +65,7 @@ def check(
     checks = [checked(path, check_choices, settings.functions) for path in paths]
     told = [{n: getattr(c, n) for n in ("file", "problems", "warnings")} for c in checks]
     data = [{"file": own["file"], "ok": not own["problems"], **own} for own in told]
-    options.result(data, (line for c in checks for line in check_lines(c)))
+    options.result(data, check_lines(checks))
     if summary := verdict(checks):
         options.talk(summary)
         raise typer.Exit(2)

@@ -170,6 +170,43 @@ def prune(
 
 
 @everywhere
+def show_graph(
+    options: CommonOptions,
+    group: str | None = argument(
+        "GROUP", "The value of the partition; default: the only one.", None
+    ),
+    to: str | None = option("-o --output FILE.html", "Write a page with the drawing."),
+    at: str | None = option(
+        "--at TIME", "Only what holds then: 2025-02-01, or with a time of day."
+    ),
+    graph: str | None = option(
+        "--graph FILE", "A graph.yaml; default: plans/graph.yaml, else the shipped."
+    ),
+) -> None:
+    """Show the graph of a group as the store has it; without GROUP, the groups."""
+    from semgraph.formats import size
+    from semgraph.render.stored import group_lines
+
+    with options.session() as session:
+        if group is None:
+            groups = options.wait(session.agroups(graph))
+            if len(groups) != 1:
+                options.result(groups, group_lines(groups, options.out.width))
+                return
+            group = next(iter(groups))
+        shown = options.wait(session.ashow(group, at=at, graph=graph))
+    for note in shown.notes:
+        options.warn(f"! {note}")
+    if to is None:
+        options.result(shown.as_dict(), shown.lines(options.out.width))
+        return
+    file = shown.save(to)
+    length = file.stat().st_size
+    line = f"{file}   {size(length)}, opens without a network"
+    options.result({"file": str(file), "bytes": length}, [line])
+
+
+@everywhere
 def export(
     options: CommonOptions,
     given: PlanOptions,

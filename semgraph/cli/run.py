@@ -91,9 +91,9 @@ def _run(
     begun: list[str] = []
     options.talk("")
     try:
-        with watched(
-            options.err, plan.windows.input if plan.windows else "", quiet=bool(options.quiet)
-        ) as progress:
+        members = plan.windows.input if plan.windows else ""
+        quiet = bool(options.quiet)
+        with watched(options.err, members, quiet=quiet, notices=not options.json) as progress:
             request = replace(request, progress=progress, begun=begun.append)
             return options.wait(session.arun(plan, inputs=inputs, **vars(request)))
     except (KeyboardInterrupt, SemgraphError) as error:
@@ -121,7 +121,7 @@ def _report(
     given: PlanOptions,
 ) -> None:
     from semgraph.llm.base import ROLES
-    from semgraph.render.header import following
+    from semgraph.render.header import following, graph_words
     from semgraph.render.outcome import first_lines, hints, outcome, remarks
     from semgraph.stores.registry import lasts
 
@@ -138,7 +138,8 @@ def _report(
     roles = [each for each in options.chosen.get("model", ()) if each.partition("=")[0] in ROLES]
     without_steps = replace(options, chosen={**options.chosen, "model": roles})
     after = {name + without_steps.words(): doc for name, doc in next_plans}
-    options.talk(*hints(result, plan, after))
+    stored = graph_words(plan) + options.words("store", "config") if stays and plan.writes else None
+    options.talk(*hints(result, plan, after, stored))
     restart, refresh = (typed + more + options.words() for more in ("", given.words()))
     for line in remarks(result, plan, typed + options.words(*_CODE), restart, refresh):
         options.warn(line)

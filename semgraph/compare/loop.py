@@ -61,7 +61,8 @@ async def opened_arms(
 
         async def open_(of: Runner, plan: LogicalPlan) -> Opened:
             if id(of) not in opened:
-                models = of.open(plan, fresh=request.fresh)
+                to = request.record_to if of is runner else None
+                models = of.open(plan, fresh=request.fresh, record_to=to)
                 opened[id(of)] = await stack.enter_async_context(models)
             return opened[id(of)]
 

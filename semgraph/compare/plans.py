@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from semgraph.compare.comparison import GraphDifference, Quality, with_differences
 from semgraph.compare.labels import Judge, read_labels
-from semgraph.compare.preview import of_plan, plans_preview
+from semgraph.compare.preview import lasting, of_plan, plans_preview
 from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, checked, known_rows
 from semgraph.compare.truth import RowAnswers, comparable, graph_of, read_graph_truth
 from semgraph.diff import ENDS, UNCOMPARED, Change, Diff
@@ -68,7 +69,11 @@ class PlanArms:
         judge, labels = bench.request.judge, self.labels
         of = f"the answers to {len(labels.queries)} queries" if labels else ""
         judging = [f"  after each trial plan {judge.name} judges {of}"] if judge else []
-        return [*plans_preview(expected, bench.opened.budget), *judging]
+        models = ((f, bench.arms[n].opened.llm) for n, f in expected.items())
+        calls = chain.from_iterable(f.calls_by_model(llm) for f, llm in models)
+        seen = expected[self.reference].estimator.seen
+        lasts = lasting(calls, bench.request.trials, seen)
+        return [*plans_preview(expected, bench.opened.budget), *lasts, *judging]
 
     async def ready(self, _ledger: Ledger) -> None:
         """Do nothing: each trial computes its vectors."""

@@ -11,7 +11,8 @@ from typing import Any, Self
 from semgraph.compare.comparison import Estimate
 from semgraph.compare.trial import Bench
 from semgraph.errors import BudgetReached
-from semgraph.explain.estimates import Amount, Forecast, answers, total
+from semgraph.execution.observations import Seen
+from semgraph.explain.estimates import Amount, Forecast, answers, how_long, total
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.stack import Budget, bound
@@ -126,7 +127,8 @@ class StepEstimates:
         low = sum(math.ceil(c.calls if c.least is None else min(c.least, c.calls)) for c in costs)
         least = low if low < calls else None
         if any(c.tokens_in is None for c in costs):
-            return Estimate(name, calls, least=least)
+            free = bound(self.llm, self.node.prompt.first.role).dollars(Usage(1, 0, 1)) == 0
+            return Estimate(name, calls, dollars=0.0 if free else None, least=least)
         sent = math.ceil(sum(c.tokens_in or 0 for c in costs))
         likely = sum(c.tokens_out or 0 for c in costs)
         each = self.seen.tokens_out if self.seen is not None and self.seen.tokens_out else 1.0
@@ -210,6 +212,15 @@ def plans_preview(expected: Mapping[str, Forecast], budget: Budget) -> list[str]
     wide = max(map(len, expected))
     lines = [f"  {name:<{wide}}  {_of_plan(each.calls())}" for name, each in expected.items()]
     return [f"whole plans, one trial of each; {limits(budget)}", *lines]
+
+
+def lasting(
+    calls: Iterable[tuple[LLM, Amount]], trials: int, seen: Mapping[str, Seen]
+) -> list[str]:
+    """A line on the time of all trials, if that is long; `calls` are those of one, by model."""
+    each = [(model, amount.times(trials)) for model, amount in calls]
+    text = how_long(round(total(amount for _, amount in each).value), "call", each, seen)
+    return [f"  {text}"] * bool(text)
 
 
 def of_plan(name: str, forecast: Forecast) -> Estimate:

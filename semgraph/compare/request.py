@@ -47,8 +47,10 @@ class Runner(Protocol):
     def observations(self) -> ObservationFile | None:
         """The observations of earlier runs of the models; None without a journal."""
 
-    def open(self, plan: LogicalPlan, *, fresh: bool) -> AbstractAsyncContextManager[Opened]:
-        """Open the resources of a run; `fresh` ignores cached answers."""
+    def open(
+        self, plan: LogicalPlan, *, fresh: bool, record_to: str | Path | None = None
+    ) -> AbstractAsyncContextManager[Opened]:
+        """Open the resources of a run; `fresh` ignores cached answers, `record_to` takes a recording."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class ComparisonRequest:
     labels: Any = None
     at: str | Sequence[int] = (5, 10)
     judge: LogicalPlan | None = None
+    record_to: str | Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse labels of a step or beside a truth, a judge without labels, a number of trials below

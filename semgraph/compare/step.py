@@ -23,6 +23,7 @@ from semgraph.compare.comparison import (
 from semgraph.compare.preview import (
     Batches,
     StepEstimates,
+    lasting,
     rows_preview,
     tokens_seen,
     variants_preview,
@@ -44,6 +45,7 @@ from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, SemgraphError, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
+from semgraph.explain.estimates import Amount
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.stack import bound
@@ -269,9 +271,16 @@ class StepArms:
         await self.estimate(frozen)
         rows = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())
         what = f"{self.node.step} = {self.node.keyword}({rows})"
-        return variants_preview(
+        lines = variants_preview(
             self.bench, what, self.estimates, self.reference, frozen.before.calls
         )
+        calls = (
+            (bound(arm.arm.opened.llm, arm.node.prompt.first.role), Amount(each.calls or 0, "seen"))
+            for each in self.estimates
+            for arm in [self.arms[each.variant]]
+        )
+        seen = self._forecasts[self.reference].estimator.seen
+        return [*lines, *lasting(calls, self.bench.request.trials, seen)]
 
     async def freeze(self, *, pays: bool = True) -> list[str]:
         """Compute the rows. Without `pays` nothing is computed if they need a model: the result are lines

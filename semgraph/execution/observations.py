@@ -57,6 +57,11 @@ def key_of(plan: PhysicalPlan, node: Node, models: str) -> str:
     ).hexdigest()
 
 
+def pace_key(model: str) -> str:
+    """The key of the calls of a model, and their seconds, in all runs."""
+    return f"pace of {model}"
+
+
 @dataclass
 class Observations:
     """The observations of one run with some models. A sample records no operators over groups,

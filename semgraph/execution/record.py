@@ -482,6 +482,7 @@ class CallLog:
     record: RunRecord
     texts: bool
     _pending: list[dict[str, Any]] = field(default_factory=list)
+    seconds: dict[str, list[float]] = field(default_factory=dict)  # of each sent call, by role
 
     def add(self, request: Request, reply: Reply | None, at: float, error: str | None) -> None:
         """Enter one call."""
@@ -498,6 +499,8 @@ class CallLog:
             line["messages"] = [[message.role, message.content] for message in request.messages]
             line |= {"schema": request.schema, "answer": answer.text}
         self._pending.append(line)
+        if line["origin"] == "issued":
+            self.seconds.setdefault(request.role, []).append(answer.seconds)
         if len(self._pending) >= _PENDING:
             self.flush()
 

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
-from semgraph.execution.observations import ObservationFile, Seen, key_of
-from semgraph.llm.base import Usage
+from semgraph.execution.observations import ObservationFile, Seen, key_of, pace_key
+from semgraph.formats import about, plural
+from semgraph.llm.base import LLM, Usage
+from semgraph.llm.stack import bound
 from semgraph.llm.tokens import OF_BATCH, likely_tokens
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
@@ -503,6 +505,13 @@ class Forecast:
         """The calls of each step that calls the model."""
         return {step: _summed(own)["calls"] for step, own in self._calls.items()}
 
+    def calls_by_model(self, llm: LLM) -> Iterator[tuple[LLM, Amount]]:
+        """The calls of each operator, with the model that answers it."""
+        for node in walk(*self.estimator.plan.roots):
+            if isinstance(node, Semantic):
+                model = bound(llm, node.prompt.first.role)
+                yield model, self.estimator.call_estimate(node).calls
+
     def calls_between(self) -> tuple[float, float] | None:
         """The 95 % range of the calls, assuming rows like those of earlier runs. None without an
         estimate of all calls, or without uncertainty.
@@ -527,6 +536,38 @@ class Forecast:
 
 def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:
     return {name: total(getattr(each, name) for each in estimates) for name in CallEstimate._fields}
+
+
+_LONG = 60.0  # seconds
+
+
+def how_long(
+    number: int, noun: str, calls: Iterable[tuple[LLM, Amount]], seen: Mapping[str, Seen]
+) -> str:
+    """A line on the time of calls about some rows, if it is long and known, else "": from the seconds
+    of earlier calls of the models, or as measured. Models with concurrent calls take at least that.
+
+    Args:
+        number: The number of rows.
+        noun: The name of one.
+        calls: Models, each with calls.
+        seen: Observations of earlier runs.
+    """
+    parts, names = list[Amount](), dict[str, None]()
+    for model, amount in calls:
+        known, limits = seen.get(pace_key(model.name), Seen()), model.limits
+        each = known.seconds / known.issued if known.issued else limits.seconds
+        kind: Kind = "seen" if limits.in_flight == 1 else "least"
+        parts.append(amount.times(each / limits.in_flight, kind) if each else Amount())
+        names["the local model" if model.name.startswith("local:") else model.name] = None
+    whole = total(parts)
+    if whole.kind == "least":  # bounds count as calls, for those that are unknown
+        whole = Amount(sum(part.value for part in parts), "least")
+    if not number or whole.value < _LONG:
+        return ""
+    sign, of = _SIGNS[whole.kind], " and ".join(names)
+    row = f"{sign}{about(whole.value / number)} by {of}"
+    return f"{plural(number, noun)} × {row} {sign}{about(whole.value)}"
 
 
 @lru_cache(maxsize=16)

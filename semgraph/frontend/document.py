@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from semgraph.errors import Fault, PlanError, Position, Problem, among, did_you_mean, nearest
 from semgraph.expr.scalar import depth
-from semgraph.folders import plan_names, plans_folder
+from semgraph.folders import example_file, plan_names, plans_folder
 from semgraph.frontend.renamed import INSTEAD
 
 MAX_BYTES = 1_000_000
@@ -331,6 +331,8 @@ def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool
     inside = shipped / name.removeprefix("plans/")
     if is_file(inside):
         return inside, True
+    if example := example_file(name):
+        return example, True
     if Path(text).exists():
         return Path(text), False
     raise PlanError(_nowhere(text, (*folders, Path())))

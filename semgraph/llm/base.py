@@ -211,6 +211,7 @@ class Limits:
             more.
         assumed: Whether `max_output_tokens` is an assumption. If so, the token limit after a
             truncated answer grows at most fourfold.
+        seconds: The seconds of a call, as measured. 0: unknown before the first run.
     """
 
     context_tokens: int = 128_000
@@ -222,6 +223,7 @@ class Limits:
     batch: int = 0
     min_output_tokens: int = 0
     assumed: bool = False
+    seconds: float = 0.0
 
 
 @runtime_checkable

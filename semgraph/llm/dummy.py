@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,10 @@ from semgraph.llm.tokens import CountsTokens, TokenCounter
 
 _DIMENSIONS = 16
 _FIXED = {"date-time": "2025-01-01T00:00:00Z", "date": "2025-01-01"}  # by the format of a text
+# The limits of an answer's parts by path, as `logical/limits.py` words them.
+_PART = re.compile(r"^([\w.\[\]]+): (.*)$", re.MULTILINE)
+_LIMIT = re.compile(r"(from|to|at least|at most|more than|less than|a multiple of) (-?\d[-+.e\d]*)")
+_NAMES = {"from": "at least", "to": "at most"}
 _RECORD = re.compile(r"^(\d+)\. (.*?)(?: compare with: ([\d, ]+|all))?$", re.MULTILINE)
 
 
@@ -39,7 +43,8 @@ class Dummy(CountsTokens, Free):
             logprobs = tuple(math.log(each / sum(sizes)) for each in sizes)
         elif request.schema:
             schema = json.loads(request.schema)
-            answer = _packed(schema, before, last) or _value(schema, before + last)
+            tells = dict(_PART.findall(before))
+            answer = _packed(schema, before, last, tells) or _value(schema, before + last, tells)
             text = json.dumps(answer, ensure_ascii=False)
         usage = Usage(self.count_tokens(before + last), completion=self.count_tokens(text))
         call, model = request.fingerprint[:32], "dummy: made-up answers"
@@ -60,24 +65,45 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:6])
 
 
-def _value(schema: dict[str, Any], asked: str) -> Any:
-    """A value of a schema. `asked` is the question, with the path of the value."""
-    kind = schema.get("type")
+def _value(schema: dict[str, Any], asked: str, tells: Mapping[str, str], path: str = "") -> Any:
+    """A value of a schema, within the limits that the request `tells` by path. `asked` is the
+    question, with the path of the value.
+    """
+    kind, found = schema.get("type"), _LIMIT.findall(tells.get(path, ""))
+    limits = {_NAMES.get(word, word): float(number) for word, number in found}
     if "anyOf" in schema:
-        return _value(schema["anyOf"][0], asked)
+        return _value(schema["anyOf"][0], asked, tells, path)
     if "enum" in schema:
         return schema["enum"][_hash(asked) % len(schema["enum"])]
     if kind == "object":
-        return {n: _value(part, f"{asked}/{n}") for n, part in schema["properties"].items()}
+        at, parts = path.rstrip("[]") + "." * bool(path), schema["properties"].items()
+        return {n: _value(part, f"{asked}/{n}", tells, at + n) for n, part in parts}
+    if kind in ("integer", "number", "boolean"):
+        number = _number(limits, _hash(asked), whole=kind == "integer")
+        return number if kind != "boolean" else _hash(asked) % 2 == 1
+    least, most = limits.get("at least", 0), limits.get("at most", math.inf)
+    size = int(min(max(1 if kind == "array" else len("dummy"), least), most))
     if kind == "array":
-        return [_value(schema["items"], asked)]
-    if kind in ("integer", "number"):
-        return _hash(asked) % 11
-    text = _FIXED.get(schema.get("format", ""), "dummy")
-    return _hash(asked) % 2 == 1 if kind == "boolean" else text
+        each = (f"{asked}/{i}" if i else asked for i in range(size))
+        return [_value(schema["items"], question, tells, f"{path}[]") for question in each]
+    return _FIXED.get(schema.get("format", ""), ("dummy" * (1 + size // 5))[:size])
 
 
-def _packed(schema: dict[str, Any], rules: str, text: str) -> dict[str, Any] | None:
+def _number(limits: Mapping[str, float], chosen: int, *, whole: bool) -> float:
+    """A number from 0 to 10, or one of the first eleven within the limits."""
+    most = limits.get("at most", limits.get("less than", math.inf))
+    low = limits.get("at least", limits.get("more than", 0.0 if most > 0 else most - 12))
+    step = limits.get("a multiple of", 1 if whole else min(1.0, (most - low) / 12 or 1))
+    first = math.ceil(low / step) + ("more than" in limits and low % step == 0)
+    last = math.floor(min(most / step, first + 10))
+    last -= "less than" in limits and last * step == most
+    found = (first + chosen % (1 + max(0, last - first))) * step
+    return int(found) if whole else round(found, 9)
+
+
+def _packed(
+    schema: dict[str, Any], rules: str, text: str, tells: Mapping[str, str]
+) -> dict[str, Any] | None:
     """The answers about numbered records; None if the schema has another form."""
     name, *others = schema["properties"]
     entry = {} if others else schema["properties"][name].get("items", {})
@@ -87,10 +113,11 @@ def _packed(schema: dict[str, Any], rules: str, text: str) -> dict[str, Any] | N
         return {name: sorted(records, key=lambda n: _hash(records[n][0]))}
     if name == "answers" and numbers:
         found = (({numbers[0]: n}, asked) for n, (asked, _) in records.items())
-        return {name: [_value(entry, asked) | own for own, asked in found]}
+        return {name: [_value(entry, asked, tells) | own for own, asked in found]}
     if name == "matches" and numbers[1:]:
         pairs = (pair for pair in _pairs(records) if _hash(pair[2]) % 2)
-        return {name: [_value(entry, p[2]) | dict(zip(numbers, p, strict=False)) for p in pairs]}
+        made = ((_value(entry, p[2], tells), zip(numbers, p, strict=False)) for p in pairs)
+        return {name: [value | dict(own) for value, own in made]}
     return None
 
 

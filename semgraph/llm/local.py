@@ -17,10 +17,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from semgraph.display import is_noticed, notice
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
 from semgraph.formats import size
@@ -39,6 +41,7 @@ _log = logging.getLogger(__name__)
 _CONTEXT = 16_384
 _BATCH = 64
 _PROMPT_CACHE_MIB = 256
+_PIECE = 1 << 24
 _WORKING_BYTES = (400 + _PROMPT_CACHE_MIB) << 20
 # Spaces cost time: exactly one after each comma and colon, as in training data.
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -69,7 +72,7 @@ class InProcess(Free, ABC):
             return unwanted.is_set() or not loop.is_running()
 
         try:
-            return await loop.run_in_executor(self._thread, call, cancelled)
+            return await loop.run_in_executor(self._thread, copy_context().run, call, cancelled)
         finally:
             unwanted.set()
 
@@ -104,7 +107,8 @@ class Local(InProcess):
 
     Args:
         model: Its name in the catalogue.
-        threads: CPU threads; None for one per core, or one if all cores are busy.
+        threads: CPU threads; None for one per core, or one if all cores are busy. A model with one
+            is loaded again with all, between two requests, once cores are free.
         context: Tokens of prompt and answer together; None for 16,384, or the model's if shorter.
         env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
     """
@@ -118,7 +122,7 @@ class Local(InProcess):
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.model = catalogue.find(model, "model") if isinstance(model, str) else model
-        self.threads = threads or default_threads()
+        self.threads, self._chooses = threads or default_threads(), threads is None
         self._context = min(context or _CONTEXT, self.model.context)
         super().__init__(f"local:{self.model.name}", env)
         self._grammar = lru_cache(maxsize=256)(_grammar)
@@ -135,6 +139,7 @@ class Local(InProcess):
             logprobs=True,
             yes_no=model.yes_no,
             yes_from=model.yes_from,
+            seconds=model.seconds,
         )
 
     @property
@@ -199,6 +204,13 @@ class Local(InProcess):
             "cache_prompt": True,
         }
 
+    def _model(self, cancelled: Cancelled) -> Any:
+        # llama.cpp's library cannot change the threads of a loaded model.
+        if self._chooses and (threads := default_threads()) > self.threads:
+            self.threads = threads
+            self._unload()
+        return super()._model(cancelled)
+
     def _load(self, cancelled: Cancelled) -> Any:
         try:
             with patient_threads():
@@ -207,13 +219,26 @@ class Local(InProcess):
             raise missing_extra(self.name) from error
         (path,) = fetched(self.model, cancelled, self._env)
         self._require_memory(path)
+        notice("load", f"loading the model {self.model.name} ({size(self.model.size)})…")
+        try:
+            return self._server(xllamacpp, path, cancelled)
+        finally:
+            notice("load", "")
+
+    def _server(self, xllamacpp: Any, path: Path, cancelled: Cancelled) -> Any:
+        """The model. The library stops all threads while it loads, so the file is read before, into
+        the memory of the system.
+        """
+        with path.open("rb", buffering=0) as file:
+            while file.read(_PIECE) and not cancelled():
+                pass
         params = xllamacpp.CommonParams()
         params.model.path = str(path)
         params.n_ctx, params.n_parallel = self._context, 1
         params.n_batch = params.n_ubatch = _BATCH
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
         params.cache_ram_mib = _PROMPT_CACHE_MIB  # for alternating prompts of several steps
-        params.verbosity = -1
+        params.verbosity, params.fit_params = -1, False  # `_require_memory` has checked
         # The library always opens a local port: a random key locks other programs out.
         params.api_keys, params.n_threads_http = [secrets.token_hex()], 1
         params.cors_origins, params.ui = "", False
@@ -300,20 +325,25 @@ def missing_extra(name: str) -> ModelUnavailable:
 def fetched(
     model: catalogue.CatalogueModel, cancelled: Cancelled, env: Mapping[str, str] | None
 ) -> tuple[Path, ...]:
-    """The files of a model. Missing ones are downloaded, which a warning announces, as long as a
-    caller waits for them.
+    """The files of a model. Missing ones are downloaded, which a notice or a warning announces, as
+    long as a caller waits for them.
     """
-    if not catalogue.on_disk(model, env) and not catalogue.offline(env):
+    if not catalogue.on_disk(model, env) and not catalogue.offline(env) and not is_noticed():
         _log.warning(
             "%s is not here yet and is downloaded: %s, once, %s, to %s",
             model.name, size(model.size), model.licence, catalogue.models_dir(env),
         )  # fmt: skip
 
-    def report(*_: object) -> None:
+    def report(done: int, total: int, _source: str) -> None:
         if cancelled():
             raise ModelUnavailable("the download was stopped; the next one resumes it")
+        what = f"{model.name} ({size(total)}, {model.licence}) to {catalogue.models_dir(env)}"
+        notice("download", f"downloading {what}: {100 * done // total} %")
 
-    return catalogue.pull(model, progress=report, env=env)
+    try:
+        return catalogue.pull(model, progress=report, env=env)
+    finally:
+        notice("download", "")
 
 
 def encodable(text: str) -> str:

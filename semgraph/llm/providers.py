@@ -261,9 +261,9 @@ class _Replayed(Provider):
     replays = True
 
     def open(self, spec: ModelSpec, means: Means) -> Any:
-        from semgraph.llm.recording import Recorded, RecordedEmbedder
+        from semgraph.llm.recording import Recorded, RecordedEmbedder, recording_file
 
-        recording = means.folder / spec.model if spec.model else means.recording
+        recording = recording_file(spec.model, means.folder) if spec.model else means.recording
         if recording is None:
             what = f"{spec}: there is no plan with a recording here"
             raise PlanError(what, hint="write recorded:FILE")

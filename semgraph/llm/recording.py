@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from semgraph.errors import ModelUnavailable, PlanError, Position, Problem, RowError
+from semgraph.folders import example_file
 from semgraph.formats import shortened
 from semgraph.llm import base
 from semgraph.llm.stack import bound
@@ -326,6 +327,12 @@ def bare_name(name: str) -> str:
     return name.partition(":")[2].partition("@")[0].partition("?")[0]
 
 
+def recording_file(name: str, folder: Path) -> Path:
+    """The file of `recorded:NAME`: in the folder, else among the examples, `examples/first_graph.jsonl`."""
+    own = folder / name
+    return own if own.exists() else example_file(name, "recordings") or own
+
+
 class Recorder:
     """Records a run. Wrap outermost, so that answers of the journal are recorded too.
 
@@ -349,6 +356,14 @@ class Recorder:
         """The same embedder, recorded."""
         self.recording.embedder = inner.name
         return RecordingEmbedder(inner, self.recording)
+
+    def models(self, scoped: Callable[[str], base.LLM]) -> Callable[[str], base.LLM]:
+        """The same models of each scope, recorded."""
+        return lambda scope: self.llm(scoped(scope))
+
+    def embedders(self, scoped: Callable[[str], base.Embedder]) -> Callable[[str], base.Embedder]:
+        """The same embedders of each scope, recorded."""
+        return lambda scope: self.embedder(scoped(scope))
 
     def clock(self, now: Callable[[str], datetime]) -> Callable[[str], datetime]:
         """The same clock, recorded."""

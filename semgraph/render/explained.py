@@ -69,6 +69,7 @@ class Outline:
         models: The names of the models by role; they are printed if several answer.
         expand: Steps that are opened: the steps of the plans that they call are lines too.
         full: Whether all steps are opened.
+        free: Whether all models cost nothing.
     """
 
     plan: PhysicalPlan
@@ -78,6 +79,7 @@ class Outline:
     models: Mapping[str, str] = field(default_factory=dict)
     expand: Collection[str] = ()
     full: bool = False
+    free: bool = False
 
     @cached_property
     def steps(self) -> Steps:
@@ -209,7 +211,7 @@ class Outline:
             *_of_schema(self.plan),
             *_large(self.steps),
             *(["models: " + models_by_role(self.models)] if len({*self.models.values()}) > 1 else ()),
-            *_estimated(self.forecast),
+            *_estimated(self.forecast, free=self.free),
             *_was(self.actual),
             *([f"! {note}"] if note else []),
             *(["rewrites: " + ", ".join(rules)] if rules else []),
@@ -339,14 +341,15 @@ def _left_out(columns: Sequence[Column]) -> list[str]:
     return [f"not shown, for lack of space: {names} ({json} has them all)"] if names else []
 
 
-def _estimated(forecast: Forecast | None) -> list[str]:
+def _estimated(forecast: Forecast | None, *, free: bool) -> list[str]:
     """The estimated costs of all steps, and the number of steps with an unbounded number of calls."""
     sums = forecast.total() if forecast is not None else {}
     if forecast is None or (sums["calls"].kind == "exact" and not sums["calls"].value):
         return []
     sent, answered = sums["tokens_in"].text(), sums["tokens_out"].text()
     tokens = "tokens ?" if sent == "?" else f"{sent} + {answered} tokens"
-    money = sums["dollars"].text(4, "$") if sums["dollars"].text() != "?" else "$ ?"
+    unpriced = "free" if free else "$ ?"
+    money = sums["dollars"].text(4, "$") if sums["dollars"].text() != "?" else unpriced
     unknown = sum(not amount.known for amount in forecast.calls().values())
     steps, measure = plural(unknown, "step"), option("sample", _ROWS)
     note = f"not estimated: {steps}, whose rows are not known before a run; {measure} measures them"

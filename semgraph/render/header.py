@@ -7,14 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semgraph.errors import PlanError
+from semgraph.folders import plans_folder
 from semgraph.formats import plural, size
 from semgraph.frontend.document import find_plan, read_file
 from semgraph.frontend.row_files import LoadedInput
 from semgraph.llm.base import ModelSpec
 from semgraph.llm.providers import PROVIDERS
+from semgraph.llm.recording import recording_file
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import LogicalPlan
 from semgraph.options import RunOptions
@@ -157,6 +160,17 @@ def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[
     return dict(islice(sentences.items(), _NEXT))
 
 
+def graph_words(plan: LogicalPlan) -> str:
+    """The option that names the graph of a plan of a file, unless it is the default."""
+    file = (Path(plan.file).parent / str(plan.document.get("graph"))).resolve()
+    own, shipped = Path("plans", "graph.yaml"), plans_folder()
+    if file == (own if own.exists() else shipped / "graph.yaml").resolve():
+        return ""
+    if file.is_relative_to(shipped.resolve()):
+        return f" --graph {file.relative_to(shipped.resolve()).with_suffix('').as_posix()}"
+    return f" --graph {quote(str(file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file))}"
+
+
 def _sentence(doc: str) -> str:
     """The first sentence of a text, on one line."""
     return " ".join(re.split(r"[.:;](?:\s|$)", doc.strip(), maxsplit=1)[0].split())
@@ -164,7 +178,7 @@ def _sentence(doc: str) -> str:
 
 def described(spec: ModelSpec, plan: LogicalPlan, settings: Settings) -> str:
     """A model in words; for a recording, the recorded model and the date."""
-    recording = settings.cwd / spec.model if spec.model else plan.recording
+    recording = recording_file(spec.model, settings.cwd) if spec.model else plan.recording
     return PROVIDERS[spec.provider].describe(spec, recording)
 
 

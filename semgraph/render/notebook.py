@@ -29,13 +29,13 @@ from semgraph.render.exports import export
 from semgraph.render.html import rendered
 from semgraph.render.html.changes import changed
 from semgraph.render.html.data import RecordedRun
-from semgraph.render.html.graph import graph
+from semgraph.render.html.graph import IN_NOTEBOOK, graph
 from semgraph.render.outcome import run_columns
 from semgraph.render.tables import Column, lines, of_arrow, page_table
 from semgraph.render.why import evidence_lines, row_text, value_text
 from semgraph.tune.tuning import Tuning
 
-_ROWS, _PICTURES, _NODES = 10, 3, 1000
+_ROWS, _PICTURES = 10, 3
 _CELL, _BRIEF, _TEXT = 200, 160, 20_000
 _MILLION = 1_000_000
 _KEY = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
@@ -92,7 +92,7 @@ def _recorded(run: Run) -> tuple[list[Data], list[Data]]:
     """
     with exchanges(run) as lookup:
         pictures = RecordedRun(run, lookup).pictures[:_PICTURES] if run.facts.get("written") else []
-        graphs = [graph(each, f"{run.name}-{i}", _NODES) for i, each in enumerate(pictures)]
+        graphs = [graph(each, f"{run.name}-{i}", IN_NOTEBOOK) for i, each in enumerate(pictures)]
         steps = read_answers(run.folder).items()
         return graphs, [_step(step, items, lookup) for step, items in steps]
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from semgraph.diff import Diff
 from semgraph.execution.record import RAN, Run
-from semgraph.execution.result import RecordedTables, Result
+from semgraph.execution.result import Result
 from semgraph.formats import (
     UNKNOWN,
     count,
@@ -30,13 +31,13 @@ from semgraph.formats import (
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import Meter, StepMetrics, split
 from semgraph.render.diff import lines as diff_lines
-from semgraph.render.picture import Picture, lines, pictures
+from semgraph.render.picture import Picture, lines, of_run, pictures
 from semgraph.render.tables import ROWS, Column, cell, fitting, folded, result_lines
 from semgraph.render.tables import lines as table_lines
 from semgraph.stores.registry import lasts
 
-_PICTURES = 5
-_DRAWN = 20_000  # maximum rows of a record that are read for drawing
+_PICTURES, _KEY = 5, 8  # _KEY: letters of a key that `why` accepts
+_DRAWN = 20_000  # maximum written rows that are read for drawing
 _FAILURES = 5
 _BRIEF = 50  # letters of a plan's description
 _YARDSTICK = "gpt-4.1-mini"
@@ -128,13 +129,12 @@ def _results(result: Result, width: int) -> Iterator[str]:
 
 
 def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
-    """The pictures of the written graph, one per partition; none for a large result that is read
-    from a record.
+    """The pictures of the written graph, one per partition: those of the record, if there is one;
+    none of a large result.
     """
-    recorded = isinstance(result.tables, RecordedTables)
-    if recorded and sum(map(result.count, result.tables)) > _DRAWN:
-        return []
-    return pictures((("", table) for table in result.tables.values()), plan.graph)
+    if result.record is None:
+        return pictures((("", table) for table in result.tables.values()), plan.graph)
+    return [] if sum(result.written.values()) > _DRAWN else of_run(Run(result.record))
 
 
 def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> list[Column]:
@@ -355,15 +355,30 @@ def _relative(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> Iterator[str]:
-    """Suggestions: plans with examples that build on this one, the prompts behind the first edge, a page."""
-    for name, doc in following.items():
-        yield f"Next: semgraph run {name}" + (f"   ({shortened(doc, _BRIEF)})" if doc else "")
-    if result.meter.total().calls_issued and result.record and plan.writes:
-        edges = [edge for picture in drawing(result, plan) for edge in picture.edges.values()]
-        if edges:
-            yield f"Next: semgraph why {result.run} {edges[0].name}   (the prompts; models make mistakes)"
-            yield f"Next: semgraph report {result.run} -o report.html   (the graph and all prompts as a page)"
+def hints(
+    result: Result, plan: LogicalPlan, following: Mapping[str, str], stored: str | None = None
+) -> Iterator[str]:
+    """Suggestions: plans with examples that build on this one, the prompts behind the first edge, a page;
+    the graph of the store, if it has more than this run wrote. `stored` are the options of that
+    command; None: the store does not last.
+    """
+    after = [
+        f"Next: semgraph run {name}" + (f"   ({shortened(doc, _BRIEF)})" if doc else "")
+        for name, doc in following.items()
+    ]
+    drawn = drawing(result, plan) if plan.writes else []
+    edges = [each for picture in drawn for each in picture.front[0].items()]
+    if result.meter.total().calls_issued and result.record and edges:
+        key, edge = edges[0]
+        name = quote(edge.name if edge.name != edge.label else key[:_KEY])
+        after += [
+            f"Next: semgraph why {result.run} {name}   (the prompts; models make mistakes)",
+            f"Next: semgraph report {result.run} -o report.html   (the graph and all prompts as a page)",
+        ]
+    if stored is not None and result.skipped:
+        group = f" {quote(drawn[0].partition)}" if len(drawn) == 1 else ""
+        after[-1:] = [f"Next: semgraph show{group}{stored}   (the whole graph; -o g.html: a page)"]
+    yield from after
     if result.record:
         yield f"(run recorded: {result.run})"
 

@@ -1,5 +1,5 @@
-"""The nodes and edges of a run, from its tables, and their picture in a terminal: arrows between
-names.
+"""The nodes and edges of a run, or of a group of a store, from their tables, and their picture in a
+terminal: arrows between names.
 
 Nodes come from tables with the graph's key and the property that `draw: node` names. Edges come
 from tables that also have `source` and `target`.
@@ -7,14 +7,26 @@ from tables that also have `source` and `target`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from semgraph.expr.types import python_rows
-from semgraph.formats import day, plain_line, plural, shortened
-from semgraph.logical.schema import Draw, Graph
-from semgraph.render.tables import Column, cell, clipped, fit, fitting, rows_of
+from semgraph.execution.record import WRITTEN, Run, recorded_parts, recorded_steps
+from semgraph.expr.types import Type, python_rows
+from semgraph.formats import count, day, plain_line, plural, shortened
+from semgraph.logical.schema import Draw, Graph, Label
+from semgraph.render.tables import (
+    GAP,
+    Column,
+    cell,
+    clipped,
+    fit,
+    fitting,
+    folded,
+    hanging,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,30 +80,43 @@ class Arrow:
 
 @dataclass
 class Picture:
-    """All nodes and edges of one partition, by key. `has_edges`: the graph has edge labels.
-    `loose`: omitted edges without name and text that have an end outside of the picture.
+    """All nodes and edges of one partition, by key. `loose`: omitted edges without name and text that
+    have an end outside of the picture. `rows`: the keys of all, by label ("" if unknown) and whether
+    it is of edges. `names`: names of nodes outside of the picture, as far as they are known.
     """
 
     partition: str
-    has_edges: bool = False
     nodes: dict[str, Dot] = field(default_factory=dict)
     edges: dict[str, Arrow] = field(default_factory=dict)
     loose: dict[str, Arrow] = field(default_factory=dict)
+    rows: dict[tuple[str, bool], dict[str, None]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def counts(self, of: Callable[[str], bool] = lambda _: True) -> str:
+        """The counts by label of the rows with these keys: `3 Person, 2 KNOWS`; `2 nodes` of rows whose
+        label is unknown.
+        """
+        rows: Mapping[tuple[str, bool], Iterable[str]] = self.rows or {
+            ("", False): self.nodes,
+            ("", True): self.edges,
+        }
+        sums = [(sum(map(of, rows[name])), *name) for name in sorted(rows, key=itemgetter(1))]
+        return ", ".join(
+            f"{count(number)} {label}" if label else plural(number, "edge" if edge else "node")
+            for number, label, edge in sums
+            if number
+        )
 
     @property
-    def counts_edges(self) -> bool:
-        """Whether edges are counted, even if there are none."""
-        return self.has_edges or bool(self.edges)
-
-    @property
-    def counts(self) -> str:
-        """The counts in words: `3 nodes, 0 edges`."""
-        nodes = plural(len(self.nodes), "node")
-        return f"{nodes}, {plural(len(self.edges), 'edge')}" if self.counts_edges else nodes
+    def front(self) -> tuple[dict[str, Arrow], dict[str, Dot]]:
+        """The edges and the nodes that are no background; all if there are no others."""
+        edges = {key: edge for key, edge in self.edges.items() if not edge.background}
+        nodes = {key: node for key, node in self.nodes.items() if not node.background}
+        return (edges, nodes) if edges or nodes else (self.edges, self.nodes)
 
     def name(self, key: str) -> str:
         """The name of a node, else its abbreviated key."""
-        return self.nodes[key].name if key in self.nodes else key[:_MORE]
+        return self.nodes[key].name if key in self.nodes else self.names.get(key, key[:_MORE])
 
 
 def pictures(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[Picture]:
@@ -110,39 +135,83 @@ def pictures(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[Pictu
         draw = graph.drawn(label) if label in graph.labels else graph.draw
         for row in python_rows(table):
             partition = str(row.get(graph.partition) or "")
-            picture = by_partition.setdefault(partition, Picture(partition, bool(graph.edges)))
-            if {"source", "target"} <= names or label in edges:
+            picture = by_partition.setdefault(partition, Picture(partition))
+            is_edge = {"source", "target"} <= names or label in edges
+            if is_edge:
                 _add_edge(picture, row, graph, label, draw)
             elif label or graph.draw.node in names:
                 _add_node(picture, row, graph, label, draw)
+            picture.rows.setdefault((label, is_edge), {})[str(row[graph.key])] = None
             _add_sources(picture, str(row[graph.key]), row.get(draw.sources) or ())
     for picture in by_partition.values():
         _tie(picture)
     return [p for p in by_partition.values() if p.nodes or p.edges]
 
 
+def of_run(run: Run) -> list[Picture]:
+    """The graph that a recorded run wrote, one picture per partition; for a run without writes, the
+    rows that it returned.
+    """
+    facts = run.facts.get("graph")
+    if not facts:
+        return []
+    listed = facts.get("labels", {})
+    draws = {name: Draw(**each["draw"]) for name, each in listed.items()}
+    labels = {name: _drawn_label(name, draws[name], each["kind"]) for name, each in listed.items()}
+    key, partition = str(run.facts.get("key")), str(facts["partition"])
+    graph = Graph("", key, partition, labels, Draw(**facts["draw"]), draws)
+    written = recorded_steps(run.folder, WRITTEN)
+    returned = sorted({*(run.facts.get("returns") or {}).values()})
+
+    def tables(kind: str, steps: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
+        for step in steps:
+            label = step if kind == WRITTEN else ""
+            yield from ((label, rows) for rows in recorded_parts(run.folder, kind, step))
+
+    if not written:
+        return pictures(tables("steps", returned), graph)
+    drawn = pictures(
+        tables(WRITTEN, (name for name in {**labels, **dict.fromkeys(written)} if name in written)),
+        graph,
+    )
+    borrow_names(drawn, tables("steps", returned), graph)
+    return drawn
+
+
+def _drawn_label(name: str, draw: Draw, kind: str) -> Label:
+    """A label with the properties that a picture shows."""
+    shown = [prop for prop in vars(draw).values() if isinstance(prop, str)]
+    return Label(
+        name, "edge" if kind == "edge" else "node", dict.fromkeys(shown, Type("string")), {}, {}
+    )
+
+
 def borrow_names(
     drawn: Iterable[Picture], tables: Iterable[tuple[str, pa.Table]], graph: Graph
 ) -> None:
-    """Name nodes that have only a key, such as stored ones of which a run wrote other properties.
+    """Name nodes that have only a key, such as stored ones at an end of a new edge, or of which a run
+    wrote other properties.
 
     Args:
-        drawn: The pictures; their nodes are modified.
+        drawn: The pictures, which are modified.
         tables: Tables that may have the names; read if a name is missing.
         graph: The graph.
     """
-    nameless = [
-        (picture.partition, key, dot)
-        for picture in drawn
-        for key, dot in picture.nodes.items()
-        if dot.name == key[:_MORE]
+    nameless = [(picture, key) for picture in drawn for key in _nameless(picture)]
+    known = {p.partition: p for p in pictures(tables, graph)} if nameless else {}
+    for picture, key in nameless:
+        other = known.get(picture.partition)
+        if other is not None and key in picture.nodes:
+            picture.nodes[key].name = other.name(key)
+        elif other is not None:
+            picture.names[key] = other.name(key)
+
+
+def _nameless(picture: Picture) -> list[str]:
+    ends = (end for edge in picture.edges.values() for end in (edge.source, edge.target))
+    return [
+        key for key in dict.fromkeys([*picture.nodes, *ends]) if picture.name(key) == key[:_MORE]
     ]
-    if not nameless:
-        return
-    known = {p.partition: p for p in pictures(tables, graph)}
-    for partition, key, dot in nameless:
-        if partition in known:
-            dot.name = known[partition].name(key)
 
 
 def _add_edge(
@@ -194,9 +263,14 @@ def _tie(picture: Picture) -> None:
 
 
 def lines(
-    picture: Picture, graph: Graph, width: int, members: Mapping[str, int] | None = None
+    picture: Picture,
+    graph: Graph,
+    width: int,
+    members: Mapping[str, int] | None = None,
+    of: str = "this run",
 ) -> Iterator[str]:
-    """The lines of a picture: each node with its outgoing edges, at most 40 in total.
+    """The lines of a picture: how many rows of each label it has, and each node with its outgoing
+    edges, at most 40 in total. Background is counted only, unless there is nothing else.
 
     Args:
         picture: The picture.
@@ -204,27 +278,42 @@ def lines(
         width: The width of the terminal.
         members: Numbers of the source nodes of edges, by key; without them, sources are not
             printed.
+        of: What the picture is of.
     """
     place = {key: i for i, key in enumerate(picture.nodes)}
-    edges = sorted(picture.edges.values(), key=lambda edge: place.get(edge.source, len(place)))
+    facts, nodes = picture.front
+    edges = sorted(facts.values(), key=lambda edge: place.get(edge.source, len(place)))
+    tied = {end for edge in edges for end in (edge.source, edge.target)}
+    named = {key: dot.name for key, dot in nodes.items() if dot.name != key[:_MORE]}
+    alone = {key: name for key, name in (named or picture.names).items() if key not in tied}
     drawn = edges[:_EDGES]
+    counted = {*facts, *tied, *alone}
+    name = f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}"'
+    title = f"{name}, {of}: {picture.counts(counted.__contains__)}"
     columns = [
-        Column(_title(picture, graph), _arrows(picture, drawn)),
+        Column("", _arrows(picture, drawn)),
         Column("holds", [edge.holds for edge in drawn]),
         Column("from", [_numbers(edge, members or {}) for edge in drawn]),
     ]
     columns = [columns[0], *(column for column in columns[1:] if any(column.cells))]
     fitted, widths = fitting(columns, width, whole=True)
-    title, *rows = rows_of(fitted, widths)
-    yield title.plain
+    room = width - sum(GAP + each for each in widths[1:])
+    if (needed := Column(title, []).width) <= room:
+        fitted[0], widths[0] = replace(fitted[0], title=title), max(widths[0], needed)
+    else:
+        yield from folded(title, width)
+    heads, *rows = rows_of(fitted, widths)
+    yield from filter(None, [heads.plain])
     left = " " * (2 + _width(picture.name(edge.source) for edge in drawn))
-    for row, edge in zip(rows, drawn, strict=True):
+    for row, edge in zip(rows, drawn, strict=False):
         yield row.plain
         if edge.text:
             yield clipped(f'{left} "{edge.text}"', width)
     if len(edges) > _EDGES:
         yield f"  … {plural(len(edges) - _EDGES, 'more edge')}"
-    yield from _alone(picture, edges, width)
+    yield from _alone(picture, [*alone.values()], width)
+    if left_out := picture.counts(lambda key: key not in counted):
+        yield from hanging(f"  not drawn: {left_out}", width, 4)
     if dropped := [column.title for column in columns[len(fitted) :]]:
         yield f"  … {plural(len(dropped), 'more column')} in a wider terminal: {', '.join(dropped)}"
 
@@ -248,20 +337,17 @@ def _width(names: Iterable[str]) -> int:
     return min(_NAME, Column("", list(names)).width)
 
 
-def _title(picture: Picture, graph: Graph) -> str:
-    return f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}", this run: {picture.counts}'
-
-
 def _numbers(edge: Arrow, members: Mapping[str, int]) -> str:
     """The numbers of the source nodes of an edge."""
     return ", ".join(str(n) for n in sorted(members[s] for s in edge.sources if s in members))
 
 
-def _alone(picture: Picture, edges: Sequence[Arrow], width: int) -> Iterator[str]:
-    """The nodes without an edge."""
-    touched = {key for edge in edges for key in (edge.source, edge.target)}
-    alone = [node.name for key, node in picture.nodes.items() if key not in touched]
-    if alone:
-        rest = f", … {len(alone) - _MORE} more" if len(alone) > _MORE else ""
-        lead = "without an edge: " if picture.counts_edges else ""
-        yield clipped("  " + lead + ", ".join(alone[:_MORE]) + rest, width)
+def _alone(picture: Picture, names: Sequence[str], width: int) -> Iterator[str]:
+    """The nodes without an edge: names side by side, texts below each other."""
+    first, more = names[:_MORE], len(names) - _MORE
+    rest = [f"… {count(more)} more"] if more > 0 else []
+    if any(len(name) > _NAME for name in first):
+        yield from (clipped(f"  {each}", width) for each in [*first, *rest])
+    elif first:
+        lead = "without an edge: " if picture.edges else ""
+        yield from hanging("  " + lead + ", ".join([*first, *rest]), width, 4)

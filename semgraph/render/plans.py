@@ -5,7 +5,8 @@ functions for expressions, as tables and as plain data.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -218,13 +219,23 @@ def _semantic_steps(file: PlanFile, width: int) -> Iterator[str]:
         yield from lines(columns, width)
 
 
-def check_lines(check: PlanCheck) -> Iterator[str]:
-    """One line for a valid file, otherwise one per problem; then one per warning."""
-    if check.problems:
-        yield from check.problems
-    else:
-        yield f"{check.file}   ok   {check.ok}"
-    yield from (f"! {warning}" for warning in check.warnings)
+_STEP = re.compile(r"  step \S+:")
+
+
+def check_lines(checks: Iterable[PlanCheck]) -> Iterator[str]:
+    """One line for a valid file, otherwise one per problem that is not in a plan or graph of a file
+    before; then one per warning.
+    """
+    before = set[str]()
+    for check in checks:
+        problems = {_STEP.sub("", problem): problem for problem in check.problems}
+        if not problems:
+            yield f"{check.file}   ok   {check.ok}"
+        elif problems.keys() <= before:
+            yield f"{check.file}   uses what has errors, as above"
+        yield from (problem for place, problem in problems.items() if place not in before)
+        before |= problems.keys()
+        yield from (f"! {warning}" for warning in check.warnings)
 
 
 def verdict(checks: Sequence[PlanCheck]) -> str:

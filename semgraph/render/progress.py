@@ -1,20 +1,23 @@
-"""Progress of runs and downloads: live on a terminal, otherwise occasional plain lines."""
+"""Progress of runs and downloads: live on a terminal, one line that changes in a notebook, otherwise
+occasional plain lines.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from semgraph.display import noticing, preformatted
 from semgraph.execution.result import OnProgress, Progress
 from semgraph.formats import clock, dollars, duration, plural, short, size
 from semgraph.meter import Meter, StepMetrics
-from semgraph.render.tables import clipped
+from semgraph.render.tables import clipped, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -24,8 +27,10 @@ Say = Callable[[str], None]
 Clock = Callable[[], float]
 EVERY = 10.0  # seconds between two plain lines
 _STEPS = 3
-_SHORT = 1.0  # seconds of a Python run before a terminal shows it
+_SHORT = 1.0  # seconds of a Python run before a terminal or a notebook shows it
+_OFTEN = 0.5  # seconds between two changes of a notebook
 _WARMUP = 3.0  # seconds before the remaining time is estimated
+_STYLE = "font: 13px var(--jp-content-font-family, system-ui), sans-serif; opacity: .8"
 _SHOWN = threading.Lock()  # held by the displayed run
 
 
@@ -45,12 +50,15 @@ def spent(total: StepMetrics) -> str:
 
 @dataclass
 class Watch:
-    """The state of a run: finished and total rows, by step and for commits (step "")."""
+    """The state of a run: finished and total rows, by step and for commits (step ""), and notices by
+    kind.
+    """
 
     members: str
     clock: Clock = time.monotonic
     steps: dict[str, tuple[int, int]] = field(default_factory=dict)
     meter: Meter | None = None
+    notices: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.started = self.committed = self.clock()
@@ -63,6 +71,11 @@ class Watch:
         # a new dictionary, because another thread draws; the latest is last
         self.steps = {**others, progress.step: (progress.done, progress.total)}
         self.meter = progress.meter
+
+    def note(self, kind: str, text: str) -> bool:
+        """Record a notice; whether it is another one."""
+        before, self.notices = self.notices, {**self.notices, kind: text}
+        return before.get(kind, "") != text
 
     @property
     def elapsed(self) -> float:
@@ -91,7 +104,12 @@ class Watch:
 
 @contextmanager
 def watched(
-    console: Console, members: str, *, quiet: bool = False, clock: Clock = time.monotonic
+    console: Console,
+    members: str,
+    *,
+    quiet: bool = False,
+    notices: bool = True,
+    clock: Clock = time.monotonic,
 ) -> Iterator[OnProgress | None]:
     """A callback for the argument `progress` of `Session.run`.
 
@@ -99,23 +117,26 @@ def watched(
         console: The output: live on a terminal, otherwise at most one plain line every few seconds.
         members: The name of the input rows; "" without a windowed input.
         quiet: Print nothing.
+        notices: Show what the run waits for, and how long it will take.
         clock: A clock in seconds.
     """
     watch = Watch(members, clock)
     if quiet:
         yield None
     elif console.is_terminal:
-        yield from _live(console, watch)
+        yield from _live(console, watch, notices=notices)
     else:
-        yield _Plain(
-            watch, lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True)
-        )
+
+        def say(line: str) -> None:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        yield from _drawing(watch, _Plain(watch, say), notices=notices)
 
 
 @contextmanager
 def shown(stream: TextIO | None, clock: Clock = time.monotonic) -> Iterator[OnProgress | None]:
-    """A callback that shows the progress of a long Python run: live on a terminal, otherwise (also
-    in a notebook) as plain lines. Only one of several concurrent runs is shown.
+    """A callback that shows the progress of a long Python run: live on a terminal, in a notebook as
+    one line that changes, otherwise as plain lines. Only one of several concurrent runs is shown.
 
     Args:
         stream: The output, usually stderr; None: no output. Output that cannot be written is
@@ -129,12 +150,56 @@ def shown(stream: TextIO | None, clock: Clock = time.monotonic) -> Iterator[OnPr
         return
     try:
         console, watch = Console(file=stream), Watch("rows", clock)
-        if stream.isatty() and not console.is_jupyter:
+        if console.is_jupyter:
+            yield from _in_notebook(watch)
+        elif stream.isatty():
             yield from _live(console, watch, _SHORT)
         else:
-            yield _Plain(watch, partial(_written, stream), EVERY)
+            yield from _drawing(watch, _Plain(watch, partial(_written, stream)), EVERY)
     finally:
         _SHOWN.release()
+
+
+@contextmanager
+def said(to: TextIO | Say | None) -> Iterator[Say | None]:
+    """A function that shows the lines of a comparison or a tuning, and notices. `to` is the user's
+    function, or a stream; in a notebook one line, which unfolds to all and is removed at the end,
+    replaces the stream.
+    """
+    if to is None or callable(to):
+        yield from _noticed(to) if to else iter([None])
+        return
+    from rich.console import Console
+
+    stream = to
+    console, lines = Console(file=stream), list[str]()
+    cell = _Cell()
+
+    def say(line: str) -> None:
+        lines.append(line)
+        if console.is_jupyter:
+            cell.show(line, lines)
+            return
+        for part in wrapped(line, console.width) if stream.isatty() else [line]:
+            _written(stream, part)
+
+    try:
+        yield from _noticed(say)
+    finally:
+        cell.show("")
+
+
+def _noticed(say: Say) -> Iterator[Say]:
+    """Say the first notice of each kind."""
+    kinds = set[str]()
+
+    def note(kind: str, text: str) -> None:
+        if text and kind not in kinds:
+            kinds.add(kind)
+            say(text)
+
+    with noticing(note):
+        yield say
 
 
 def _written(stream: TextIO, line: str) -> None:
@@ -144,7 +209,31 @@ def _written(stream: TextIO, line: str) -> None:
         stream.flush()
 
 
-def _live(console: Console, watch: Watch, silent_for: float = 0.0) -> Iterator[OnProgress]:
+def _drawing(
+    watch: Watch,
+    draw: Callable[[Progress | None], object],
+    silent_for: float = 0.0,
+    *,
+    notices: bool = True,
+) -> Iterator[OnProgress]:
+    """Draw each event after some seconds, and each change of notices (None) at once."""
+
+    def see(progress: Progress) -> None:
+        watch.see(progress)
+        if watch.elapsed >= silent_for:
+            draw(progress)
+
+    def note(kind: str, text: str) -> None:
+        if watch.note(kind, text):
+            draw(None)
+
+    with noticing(note if notices else None):
+        yield see
+
+
+def _live(
+    console: Console, watch: Watch, silent_for: float = 0.0, *, notices: bool = True
+) -> Iterator[OnProgress]:
     from rich.live import Live
 
     # a stdout that is a file stays a file
@@ -155,17 +244,34 @@ def _live(console: Console, watch: Watch, silent_for: float = 0.0) -> Iterator[O
         redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
     )
 
-    def see(progress: Progress) -> None:
-        watch.see(progress)
-        if not live.is_started and watch.elapsed >= silent_for:
-            live.start()
+    def draw(progress: Progress | None) -> None:
+        live.start()
+        if progress is None:
+            live.refresh()  # a model that is loaded may stop the thread that draws
 
     if not silent_for:
         live.start()
     try:
-        yield see
+        yield from _drawing(watch, draw, silent_for, notices=notices)
     finally:
         live.stop()
+
+
+def _in_notebook(watch: Watch) -> Iterator[OnProgress]:
+    """One line, which is removed after a short run."""
+    cell, last = _Cell(), -_OFTEN
+
+    def draw(progress: Progress | None) -> None:
+        nonlocal last
+        if progress is None or watch.elapsed - last >= _OFTEN:
+            last = watch.elapsed
+            line = (_step(progress) if progress else "") + watch.summary() if watch.meter else ""
+            cell.show(" · ".join(filter(None, (*watch.notices.values(), line))))
+
+    try:
+        yield from _drawing(watch, draw, _SHORT)
+    finally:
+        cell.show(watch.summary() if watch.elapsed >= EVERY else "")
 
 
 def _drawn(watch: Watch, width: int) -> RenderableType:
@@ -185,39 +291,71 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
         f"{'✓' if done >= total else spinner} {name}  {done} of {total}"
         for name, done, total in listed
     ]
-    lines = [f"  {'     '.join(parts)}"] if parts else []
-    return Group(*(Text(clipped(line, width)) for line in (*lines, f"  {watch.summary()}")))
+    lines = [*filter(None, (*watch.notices.values(), "     ".join(parts))), watch.summary()]
+    return Group(*(Text(clipped(f"  {line}", width)) for line in lines))
+
+
+class _Cell:
+    """One output of a notebook's cell, which is replaced."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, text: str, unfolded: Sequence[str] = ()) -> None:
+        """Show a text, which unfolds to lines; "" clears the output."""
+        if self._handle is None and not text:
+            return
+        data = {"text/plain": text, "text/html": _html(text, unfolded) if text else ""}
+        if self._handle is None:
+            from IPython.display import display
+
+            self._handle = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(data, raw=True)
+
+
+def _html(text: str, unfolded: Sequence[str]) -> str:
+    from markupsafe import escape
+
+    line = str(escape(text))
+    if unfolded:
+        more = preformatted("\n".join(unfolded))
+        line = f"<details><summary>{line}</summary>{more}</details>"
+    return f'<div class="semgraph-progress" style="{_STYLE}">{line}</div>'
 
 
 class _Plain:
-    """Progress as occasional lines: of commits, and of steps until rows are committed. The last
-    commit always has a line.
+    """Progress as occasional lines: of notices, of commits, and of steps until rows are committed. The
+    last commit always has a line.
     """
 
-    def __init__(self, watch: Watch, say: Say, silent_for: float = 0.0) -> None:
-        self.watch, self.say, self.silent_for = watch, say, silent_for
-        self._last = watch.started
+    def __init__(self, watch: Watch, say: Say) -> None:
+        self.watch, self.say, self._last = watch, say, watch.started
+        self._noted = set[str]()
 
-    def __call__(self, progress: Progress) -> None:
-        self.watch.see(progress)
-        if progress.done and self._due(progress):
+    def __call__(self, progress: Progress | None) -> None:
+        if progress is None:
+            new = {kind: text for kind, text in self.watch.notices.items() if text}
+            for kind in new.keys() - self._noted:
+                self.say(f"  {new[kind]}")
+            self._noted |= new.keys()
+        elif progress.done and self._due(progress):
             self._last = self.watch.clock()
-            self.say(f"  {self._step(progress)}{self.watch.summary()}")
+            self.say(f"  {_step(progress)}{self.watch.summary()}")
 
     def _due(self, progress: Progress) -> bool:
         waited = self.watch.clock() - self._last >= EVERY
-        if self.watch.elapsed < self.silent_for:
-            return False
         if not progress.step:
             return waited or progress.done >= progress.total
         committed, _ = self.watch.steps.get("", (0, 0))
         return waited and (not committed or progress.done >= progress.total)
 
-    def _step(self, progress: Progress) -> str:
-        if not progress.step:
-            return ""
-        mark = "✓ " if progress.done >= progress.total else ""
-        return f"{mark}{progress.step} {progress.done} of {progress.total} · "
+
+def _step(progress: Progress) -> str:
+    if not progress.step:
+        return ""
+    mark = "✓ " if progress.done >= progress.total else ""
+    return f"{mark}{progress.step} {progress.done} of {progress.total} · "
 
 
 @contextmanager

@@ -136,6 +136,37 @@ def folded(line: str, width: int) -> list[str]:
     return lines_
 
 
+_COMMAND = re.compile(r"(?=\bsemgraph [a-z])")
+_REMARK = "   ("
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """A line on lines of `width` columns; all but the first are indented. A command to copy stays on a
+    line of its own, without its words before and a remark behind it if these do not fit.
+
+    >>> wrapped("Next: semgraph search Ada   (finds rows, columns and paths)", 30)
+    ['Next: semgraph search Ada', '  (finds rows, columns and', '  paths)']
+    >>> wrapped("these rows of the run only: semgraph run add -i rows=failed.jsonl", 30)
+    ['these rows of the run only:', '  semgraph run add -i rows=failed.jsonl']
+    """
+    from rich.cells import cell_len
+
+    if cell_len(line) <= width:
+        return [line]
+    indent = len(line) - len(line.lstrip())
+    words, *commands = _COMMAND.split(line, maxsplit=1)
+    if not commands:
+        text = hanging(line, width, indent + 2, whole_words=True)
+        return text if indent else folded(line, width)
+    command, mark, remark = commands[0].partition(_REMARK)
+    parts = [words + command]
+    if cell_len(parts[0]) > width and words.count(" ") > indent + 1:
+        parts = [*wrapped(words.rstrip(), width), " " * (indent + 2) + command]
+    if mark:
+        parts += hanging(f"{' ' * (indent + 2)}({remark}", width, indent + 2, whole_words=True)
+    return parts
+
+
 def styled(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator[Text]:
     """The table as indented lines, with the best cells in bold; a cell that is too long for its
     column ends in `…`.

@@ -25,6 +25,8 @@ from semgraph.explain.algebra import algebra
 from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.explain.steps import as_data
 from semgraph.formats import plural
+from semgraph.llm.base import ModelSpec
+from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import OPTION
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
@@ -125,7 +127,11 @@ class Explanation:
             return json.dumps(data, indent=1, ensure_ascii=False, default=str)
         about = [line for line in (skipped, engine) if line]
         about += self.sample.lines() if self.sample is not None else []
-        outline = Outline(physical, actual or {}, forecast, batched, models, self.expand, self.full)
+        specs = [self.resources.model(role) for role in models]
+        outline = Outline(
+            physical, actual or {}, forecast, batched, models, self.expand, self.full,
+            all(isinstance(spec, ModelSpec) and PROVIDERS[spec.provider].free for spec in specs),
+        )  # fmt: skip
         return outline.drawn(names, self.width, note, about)
 
     async def _pending(self, inputs: Mapping[str, pa.Table]) -> tuple[Mapping[str, pa.Table], str]:

@@ -9,10 +9,12 @@ import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -97,12 +99,28 @@ async def group_rows(resources: Resources, graph: Graph, group: str) -> AsyncIte
         yield GroupTables(store, graph, group)
 
 
+async def groups(resources: Resources, graph: Graph) -> dict[str, dict[str, int]]:
+    """The groups of the store with the number of rows by label. Raises StoreUnavailable."""
+    resources.need_graph()
+    async with resources.opened_store(graph) as store:
+        await store.attach(graph)
+        return await _groups(store, graph)
+
+
+async def _groups(
+    store: Store, graph: Graph, limit: int | None = None
+) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for label in (*graph.nodes, *graph.edges):
+        rows = await store.scan(ScanQuery(label.name, [], None, (), limit))
+        for name, number in Counter(rows.column(graph.partition).to_pylist()).items():
+            found.setdefault(str(name), {})[label.name] = number
+    return dict(sorted(found.items()))
+
+
 async def _nothing_of(store: Store, graph: Graph, group: str) -> PlanError:
-    groups: dict[str, None] = {}
-    for label in graph.labels:
-        rows = await store.scan(ScanQuery(label, [], None, (), _SOME))
-        groups |= dict.fromkeys(map(str, rows.column(graph.partition).to_pylist()))
-    names = ", ".join(name or '""' for name in sorted(groups)[:_NAMED])
+    groups = await _groups(store, graph, _SOME)
+    names = ", ".join(name or '""' for name in islice(groups, _NAMED))
     names += ", ..." if len(groups) > _NAMED else ""
     labels = ", ".join(list(graph.labels)[:_NAMED])
     there = f"groups: {names}" if groups else f"it has no rows of {labels}"

@@ -297,6 +297,12 @@ def _origins(node: Node, path: str, also: tuple[type[Node], ...] = ()) -> Iterat
         yield from _origins(node.inputs[0], path, also)
 
 
+def refuse_unreadable(inputs: Mapping[str, pa.Table]) -> None:
+    """Refuse inputs with rows that cannot be read. Raises InputError."""
+    if problems := [error for table in inputs.values() for error, _ in set_aside(table)]:
+        raise InputError(*few(problems))
+
+
 def refuse_lost(result: Result, inputs: Mapping[str, pa.Table]) -> None:
     """Refuse a result in which every row failed. With windows: every row that was cut into windows.
     Without windows: every row that a step asked about, so that no row is left. Raises RowError with

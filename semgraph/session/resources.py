@@ -513,7 +513,7 @@ class Resources:
 
     @asynccontextmanager
     async def open(
-        self, plan: LogicalPlan, *, fresh: bool, record_to: Path | None = None
+        self, plan: LogicalPlan, *, fresh: bool, record_to: str | Path | None = None
     ) -> AsyncIterator[Opened]:
         """Open the resources of a run, which stay open for the next one. A `fresh` run ignores
         cached answers; `record_to` is the file of the recording to write.
@@ -535,20 +535,21 @@ class Resources:
             stack = Stack(
                 retry_policy(self.settings), budget, journal, fresh=fresh, unsent=self.unsent
             )
-            models = partial(self._models, of_loop.endpoints, stack, recording)
-            embedders = partial(self._embedder, of_loop.endpoints, stack, recording)
+            models: Callable[[str], LLM] = partial(
+                self._models, of_loop.endpoints, stack, recording
+            )
+            embedders: Callable[[str], Embedder] = partial(
+                self._embedder, of_loop.endpoints, stack, recording
+            )
+            recorder = Recorder() if record_to is not None else None
+            if recorder is not None:
+                models, embedders = recorder.models(models), recorder.embedders(embedders)
             llm, embedder = models(""), embedders("")
             closing.push_async_callback(llm.aclose)
             closing.push_async_callback(embedder.aclose)
             store = await closing.enter_async_context(self.opened_store(plan.graph))
             now = self._clock(recording)
-            recorder = Recorder() if record_to is not None else None
-            if recorder is not None:
-                llm, embedder, now = (
-                    recorder.llm(llm),
-                    recorder.embedder(embedder),
-                    recorder.clock(now),
-                )
+            now = now if recorder is None else recorder.clock(now)
             yield Opened(llm, embedder, store, journal, budget, now, models, embedders)
             if recorder is not None and record_to is not None:
                 recorder.write(record_to)
@@ -625,10 +626,10 @@ class Resources:
     def _clock(self, recording: Path | Recording) -> Clock:
         if isinstance(recording, Recording) or not self.replays:
             return lambda _name: datetime.now(UTC)
-        from semgraph.llm.recording import Recorded
+        from semgraph.llm.recording import Recorded, recording_file
 
-        spec = self.settings.model()
-        return Recorded(self.settings.cwd / spec.model if spec.model else recording).now
+        name = self.settings.model().model
+        return Recorded(recording_file(name, self.settings.cwd) if name else recording).now
 
     @asynccontextmanager
     async def opened_store(self, graph: Graph | None = None) -> AsyncIterator[Store]:

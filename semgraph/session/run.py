@@ -17,9 +17,10 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 
+from semgraph.display import is_noticed, notice
 from semgraph.errors import EngineError, PlanError, SemgraphError, among
 from semgraph.execution.executor import Executor
-from semgraph.execution.observations import Observations
+from semgraph.execution.observations import Observations, Seen, pace_key
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.record import (
     RAN,
@@ -53,6 +54,7 @@ from semgraph.execution.runtime import (
 )
 from semgraph.execution.uniform import Uniform
 from semgraph.execution.windows import RecordedWindow
+from semgraph.explain.estimates import Estimator, Forecast, how_long
 from semgraph.expr.canonical import canonical
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
@@ -150,9 +152,10 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
     _need_graph(request.plan, logical, resources)
     options = request.options
     made_up = resources.made_up(logical, writes=options.writes)
-    record_to = Path(options.record_to) if options.record_to else None
     with _few_collections():
-        async with resources.open(logical, fresh=options.fresh, record_to=record_to) as opened:
+        async with resources.open(
+            logical, fresh=options.fresh, record_to=options.record_to
+        ) as opened:
             physical, notes = await _prepared(request, logical, resources, opened)
             notes = [*map(str, logical.warnings), *request.notes, *made_up, *notes]
             return await PlanRun(request, physical, opened, resources, notes).run()
@@ -587,6 +590,8 @@ class PlanRun:
             ids=recorder.lineage.first if recorder is not None else None,
             sizes=recorder.lineage.sizes if recorder is not None else None,
         )  # fmt: skip
+        if logical.windows is None:
+            self._foresee()
         try:
             outcome = await executor.run(self.request.inputs)
             outcome.notes += runtime.loop_notes()
@@ -626,6 +631,8 @@ class PlanRun:
         """Report progress. An exit ends this run: it would end the event loop of other runs,
         too.
         """
+        if not step and not done:
+            self._foresee(total)
         progress = self.request.options.progress
         if progress is None:
             return
@@ -634,6 +641,18 @@ class PlanRun:
         except SystemExit as error:
             what = f"the progress callback called sys.exit({error.code}); another exception stops a run, too"
             raise EngineError(what) from None
+
+    def _foresee(self, pending: int | None = None) -> None:
+        """Show how long the calls will take, of the input rows that the graph lacks, if that is long."""
+        if not is_noticed():
+            return
+        inputs, plan = self.request.inputs, self.physical.logical
+        if plan.windows is not None:
+            inputs = {**inputs, plan.windows.input: inputs[plan.windows.input].slice(0, pending)}
+        estimator = Estimator.over(self.physical, inputs, self.resources.observations(), None)
+        rows = max((table.num_rows for table in inputs.values()), default=0)
+        calls = Forecast(estimator).calls_by_model(self.opened.llm)
+        notice("estimate", how_long(pending or rows, "row", calls, estimator.seen))
 
     def _notes_of_answers(self) -> list[str]:
         """Notes with a count, and notes on operators with identical answers for all rows. The notes
@@ -653,7 +672,7 @@ class PlanRun:
             outcome.notes += self.opened.journal.notes
             self.opened.journal.notes.clear()
         if stored is not None:
-            stored.add(self.observations.useful)
+            stored.add({**self.observations.useful, **self._paces()})
             if stored.note:
                 outcome.notes.append(stored.note)
         batches = await self._open_batches() if status != "done" else ""
@@ -675,6 +694,15 @@ class PlanRun:
             **({"batches": batches} if batches else {}),
             members={"given": members, "skipped": outcome.skipped, "committed": outcome.committed},
         )  # fmt: skip
+
+    def _paces(self) -> dict[str, Seen]:
+        """The sent calls of each model, and their seconds."""
+        by_role = self.recorder.calls.seconds if self.recorder is not None else {}
+        paces: dict[str, Seen] = {}
+        for role, own in by_role.items():
+            key = pace_key(bound(self.opened.llm, role).name)
+            paces[key] = paces.get(key, Seen()).add(Seen(1, issued=len(own), seconds=sum(own)))
+        return paces
 
     async def _open_batches(self) -> str:
         """A note on the batches that continue after the end of the run; "" without any."""

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +47,7 @@ from semgraph.session.inputs import (
     refuse_other_groups,
     refuse_taken,
     refuse_unknown_words,
+    refuse_unreadable,
     typed_inputs,
 )
 from semgraph.session.resources import Owned, Resources, UserObjects, require_model
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from semgraph.compare.comparison import Comparison, Estimate
     from semgraph.compare.request import ComparisonRequest, Say
     from semgraph.compare.variants import Grid, Variants
+    from semgraph.render.stored import StoredGraph
     from semgraph.session.explaining import ExplainFormat
     from semgraph.session.export import Exported
     from semgraph.session.refresh import Refresh
@@ -73,7 +75,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _say(line: str) -> None:
+def _say(line: str) -> None:  # replaced by `said`, which knows notebooks
     sys.stderr.write(line + "\n")
 
 
@@ -590,9 +592,10 @@ class Session:
 
     async def acompare(  # noqa: D417 - the others are those of `arun`
         self,
-        plan: PlanLike,
+        plan: PlanLike | None = None,
         /,
         *,
+        dataset: str | Path | None = None,
         variants: Variants | None = None,
         grid: Grid | None = None,
         step: str | None = None,
@@ -611,6 +614,7 @@ class Session:
         seed: int = 0,
         fresh: bool = False,
         times: bool = False,
+        record_to: str | Path | None = None,
         say: Say | None = _say,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
@@ -624,7 +628,9 @@ class Session:
         need is sent once, and each is charged for it; trials share no answers.
 
         Args:
-            plan: A path, a name, a loaded plan, or a frame.
+            plan: A path, a name, a loaded plan, or a frame; default: that of the data set.
+            dataset: A folder with the rows, the truth and the plan, or the name of one that comes with
+                semgraph. What else is given takes the place of its files.
             variants: With `step` implementations, `["per_row", "packed(rows=10)"]`, or these by name.
                 Or changes by variant, `{"one": {"preset": "fused"}, "two": {"told": "block()"}}`:
                 `preset`, `plan`, `llm`, `embedder`, `params.NAME`, `models.ROLE`, `prompts.NAME` (a
@@ -644,10 +650,11 @@ class Session:
             trials: The number of independent trials of each variant.
             params: As for `arun`, for all variants, as `preset`, `use`, `prompts`, `rows`, `sample`,
                 `seed`, `fresh`, `inputs` and further inputs as keyword arguments.
-            strict: Refuse a stale choice of `semgraph tune`, as `prepare` does.
+            strict: Refuse a stale choice of `semgraph tune`.
             times: Send all requests of each variant, so that its time can be measured.
+            record_to: A file for a recording of what the session's own models answer.
             say: Called with the estimated cost and with progress, line by line; default: print to
-                stderr. None: silent.
+                stderr, in a notebook one line that changes. None: silent.
 
         Raises:
             PlanError: The request is wrong; nothing was spent.
@@ -655,14 +662,34 @@ class Session:
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.loop import compare
+        from semgraph.render.progress import said
 
-        request, resources = self._comparison(
-            plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(rows=rows, sample=sample, seed=seed),
-            {"params": params, "preset": preset, "use": use, "prompts": prompts, "strict": strict},
-            truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
-            judge=None if judge is None else self.prepare(judge),
-        )  # fmt: skip
-        return await compare(request, resources)
+        loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
+        loading |= {"prompts": prompts, "strict": strict}
+        given = {**(inputs or {}), **more}
+        if dataset is not None:
+            from semgraph.compare.dataset import Dataset
+
+            data = Dataset.named(dataset, self.folder)
+            plan = data.plan if plan is None else plan
+            logical = self.prepare(plan, **loading)
+            given |= data.rows(logical, given)
+            if labels is None:
+                answers = data.answers(logical, step, truth)
+                step, truth, labels = (answers.get(key) for key in ("step", "truth", "labels"))
+            variants = variants or (None if grid else data.variants)
+        if plan is None:
+            hint = command("semgraph compare PLAN …, or --dataset DIR", 'compare("PLAN", …)')
+            raise PlanError("there is no plan to compare", hint=hint)
+        with said(sys.stderr if say is _say else say) as saying:
+            request, resources = self._comparison(
+                plan, variants, grid, step, given, RunOptions(rows=rows, sample=sample, seed=seed), loading,
+                truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=saying, labels=labels, at=at,
+                judge=None if judge is None else self.prepare(judge), record_to=record_to,
+            )  # fmt: skip
+            if dataset is not None:
+                refuse_unreadable(request.inputs)
+            return await compare(request, resources)
 
     def _comparison(
         self,
@@ -754,6 +781,7 @@ class Session:
         """
         from semgraph.compare.request import ComparisonRequest
         from semgraph.compare.variants import read_variants
+        from semgraph.render.progress import said
         from semgraph.session.arms import ArmMaker
         from semgraph.tune.choose import tune
         from semgraph.tune.search import TuneRequest
@@ -765,21 +793,16 @@ class Session:
         read = partial(typed_inputs, inputs=given_rows(plan, given))
         tables, resources = read(logical), self._resources.sharing()
         maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, read)
-        compared = ComparisonRequest(
-            without_absent(logical, tables),
-            tables,
-            {},
-            truth=truth,
-            runs=self.runs,
-            fresh=fresh,
-            say=say,
-        )
-        request = TuneRequest(
-            compared, lambda changes: maker.arms(read_variants(changes, None)),
-            tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
-            units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
-        )  # fmt: skip
-        return await tune(request, resources)
+        with said(sys.stderr if say is _say else say) as saying:
+            compared = ComparisonRequest(
+                without_absent(logical, tables), tables, {}, truth=truth, runs=self.runs, fresh=fresh, say=saying,
+            )  # fmt: skip
+            request = TuneRequest(
+                compared, lambda changes: maker.arms(read_variants(changes, None)),
+                tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
+                units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
+            )  # fmt: skip
+            return await tune(request, resources)
 
     @_takes_arguments_of(atune)
     def tune(self, plan: PlanLike, /, **options: Any) -> Tuning:
@@ -787,7 +810,7 @@ class Session:
         return self._waiting.wait(self.atune(plan, **options), calls_model=True)
 
     @_takes_arguments_of(acompare)
-    def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
+    def compare(self, plan: PlanLike | None = None, /, **options: Any) -> Comparison:
         """Compare and wait for the result. Takes the arguments of `acompare`."""
         return self._waiting.wait(self.acompare(plan, **options), calls_model=True)
 
@@ -837,6 +860,13 @@ class Session:
             await store.attach(labels)
             return await store.statistics()
 
+    @checks_arguments
+    def cypher(
+        self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
+    ) -> list[dict[str, Any]]:
+        """The rows of a Cypher statement in a Neo4j store. Blocks until `acypher` ends."""
+        return self._waiting.wait(self.acypher(text, parameters, write=write))
+
     async def acypher(
         self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
     ) -> list[dict[str, Any]]:
@@ -860,7 +890,7 @@ class Session:
         local = self.folder / "plans" / "graph.yaml"
         default = local if local.exists() else plans_folder() / "graph.yaml"
         with errors_of("graph"):
-            return read_graph(default if graph is None else graph_file(graph))
+            return read_graph(default if graph is None else graph_file(graph, self.folder))
 
     @checks_arguments
     def graph(self, group: str, *, graph: str | Path | Graph | None = None) -> nx.MultiDiGraph:
@@ -890,6 +920,53 @@ class Session:
         labels = self._labels(graph)
         async with group_rows(self._resources, labels, group) as tables:
             return await networkx_graph(labels, tables)
+
+    async def ashow(
+        self,
+        group: str,
+        *,
+        at: str | datetime | None = None,
+        graph: str | Path | Graph | None = None,
+    ) -> StoredGraph:
+        """A group's graph as a text and a drawing, which a notebook shows and `save` writes as a page.
+        The store is only read.
+
+        Args:
+            group: The value of the partition.
+            at: A time, `2025-02-01`: edges that do not hold then are left out.
+            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
+
+        Raises:
+            PlanError: The store holds no row of this group, or `at` is no time.
+            StoreUnavailable: The store does not answer, or does not exist.
+        """
+        from semgraph.render.stored import StoredGraph, as_of, read_time
+        from semgraph.session.export import group_rows
+
+        labels, time = self._labels(graph), None if at is None else read_time(at)
+        async with group_rows(self._resources, labels, group) as rows:
+            found = [(label.name, table) async for label, table in rows]
+        if time is not None:
+            found = as_of(found, labels, time)
+        return StoredGraph(group, labels, found, time, rows.notes)
+
+    @_takes_arguments_of(ashow)
+    def show(self, group: str, **options: Any) -> StoredGraph:
+        """A group's graph as a text and a drawing. Takes the arguments of `ashow`."""
+        return self._waiting.wait(self.ashow(group, **options))
+
+    async def agroups(self, graph: str | Path | Graph | None = None) -> dict[str, dict[str, int]]:
+        """The groups of the store, each with its number of rows by label. The store is only read.
+
+        Args:
+            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
+
+        Raises:
+            StoreUnavailable: The store does not answer, or does not exist.
+        """
+        from semgraph.session.export import groups
+
+        return await groups(self._resources, self._labels(graph))
 
     @checks_arguments
     def export(

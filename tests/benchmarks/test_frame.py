@@ -19,13 +19,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from benchmarks.__main__ import app
-from benchmarks.frame import Benchmark, Case, Chart, Line, Lines, Table, Unmeasured
+from benchmarks.frame import Benchmark, Case, Chart, Line, Lines, Table, Target, Unmeasured
 from benchmarks.frame.cases import load, names
-from benchmarks.frame.charts import draw
+from benchmarks.frame.charts import draw, draw_ratios
 from benchmarks.frame.lines import ROOT, code_of
 from benchmarks.frame.pages import DOCUMENTS, files, filled, page, parts, wrong
 from benchmarks.frame.processes import request
-from benchmarks.frame.run import measure, outstanding, work
+from benchmarks.frame.run import expected, measure, outstanding, work
 
 MADE = {
     "machine": {"cores": 2, "processor": "one", "memory_gib": 8.0},
@@ -114,7 +114,8 @@ def test_a_table_has_medians_ranges_multiples_and_failures() -> None:
     lines += [line("b", 0, calls=4, cpu=2.0), line("b", 1, failed="broken")]
     assert table.markdown(lines, [{"way": way} for way in "abc"]) == (
         "**Q?**\n\n| variant | calls | CPU ms | said |  |\n| --- | --: | --: | --: | --- |\n"
-        "| a | 2 (2–3), 0.5× | 1.2 | x |  |\n| b | 4 | 2.0 | — | 1 of 2 failed: broken |\n\nN.\n"
+        "| a | 2 (2–3), 0.5× | 1.2 | x |  |\n| b | 4 | 2.0 | — | 1 of 2 failed: broken |\n"
+        "| c | — | — | — | not measured |\n\nN.\n"
     )
     worse = [line("a", 0, calls=9), line("b", 0, calls=3)]
     assert "| a | 9, **3×** |" in Table("", "way", "calls ×", baseline={"way": "b"}).markdown(
@@ -123,6 +124,55 @@ def test_a_table_has_medians_ranges_multiples_and_failures() -> None:
     assert table.markdown([], []) == "**Q?**\n\nNot measured yet.\n"
     with pytest.raises(ValueError, match="is real, the benchmark simulated. Measure it again"):
         page(bench(tables=(table,)), [line("a", 0, calls=1), line("a", 1, kind="real", calls=1)])
+
+
+def test_what_was_not_measured_has_a_row() -> None:
+    table = Table("", "size, way", "calls")
+    order = [{"size": size, "way": way} for size in (1, 2) for way in "ab"]
+    own = Line("ingest", order[0], 0, {"calls": 3}, made=MADE)
+    head = "| size | variant | calls |  |\n| --- | --- | --: | --- |\n"
+    assert table.markdown([own], order) == f"{head}| 1 | a | 3 |  |\n| 2 |  | — | not measured |\n"
+    many = Table("", "way", "calls").markdown([], [{"way": f"way {n}"} for n in range(20)])
+    assert "| all | — | not measured |" in many
+    assert "way 3" not in many
+
+
+def test_a_target_says_whether_it_is_reached_and_by_which_code() -> None:
+    lines = [line("a", 0, calls=2), line("a", 1, calls=3)]
+    most, least = (Target("calls", {"way": "a"}, "calls", **{at: 2}) for at in ("most", "least"))
+    assert most.row("b", lines) == ["b", "calls", "<= 2", "2.5", "no", "this commit's"]
+    assert least.row("b", lines)[2:5] == [">= 2", "2.5", "yes"]
+    old = [replace(one, made={**MADE, "current": False}) for one in lines]
+    assert most.row("b", old)[-1] == "other code"
+    assert Target("f1", {"way": "a"}, "f1", most=1).row("b", lines)[4] == "not measured"
+
+
+def test_a_run_is_estimated_by_recorded_trials_and_by_what_a_case_says(tmp_path: Path) -> None:
+    known, new = ({"way": "a"}, {"way": "b"})
+    cases = [Case(known, lambda _: {}, trials=2), Case(new, lambda _: {}, about=90, trials=1)]
+    lines = Lines("ingest", tmp_path)
+    lines.append(Line("ingest", known, 0, {}, made=MADE | {"seconds": 120}))
+    left = work(bench(*cases), quick=False, full=False)
+    assert expected(left, lines) == " (about 6 min)"
+    assert expected([], lines) == ""
+
+
+def test_a_page_names_the_versions_that_it_used() -> None:
+    versions = {"semgraph": "0.9", "xllamacpp": "1.2", "lotus-ai in .venv-extras": "3.4"}
+    own = replace(
+        line("local: a", 0, calls=1), made=MADE | {"versions": versions, "python": "3.13"}
+    )
+    text = page(bench(tables=(Table("", "way", "calls"),)), [own])
+    assert "\nsemgraph 0.9; Python 3.13; llama.cpp (xllamacpp) 1.2; commit abc.\n" in text
+
+
+def test_ratios_are_dots_with_a_line_to_one() -> None:
+    svg = draw_ratios("T", "ratio", {"join †": {"calls": 0.1, "$": 2.0}}, "note")
+    assert svg.count('class="one"') == 1
+    [calls, dollars] = re.findall(r'class="line" d="M([\d.]+),[\d.]+H([\d.]+)"', svg)
+    assert float(calls[0]) < float(calls[1]) == float(dollars[1]) < float(dollars[0])
+    assert ">0.1<" in svg
+    assert "<rect" not in svg
 
 
 def test_what_other_code_measured_has_a_sign_and_a_sentence_in_tables_and_charts() -> None:
@@ -160,7 +210,7 @@ def test_parts_of_a_page_are_filled_and_wrong_tags_reported() -> None:
 
 def test_before_anything_is_measured_the_pages_say_so() -> None:
     made = parts({name: (load(name), []) for name in names()}, "results")
-    assert "Not measured yet: `make bench`." in made["overview"]
+    assert "| sem_filter 100 rows |  | — | — | — | — | — | — | not measured |" in made["overview"]
     assert "Not measured yet: `python -m benchmarks run engine`." in page(load("engine"), [])
 
 

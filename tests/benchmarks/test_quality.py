@@ -10,17 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from benchmarks.frame import Unmeasured
 from benchmarks.memories.memories import MEMORIES
-from benchmarks.quality import labelled, public
+from benchmarks.quality import labelled, public, reviews
 from benchmarks.quality.asking import Asking, Noted, Stopped, refuse_simulated
 from benchmarks.quality.inputs import UserInputs
-from benchmarks.quality.scores import all_at, any_at, locomo, recall_at
+from benchmarks.quality.scores import all_at, any_at, best_f1, locomo, recall_at
 from benchmarks.quality.tasks import remembered
 from benchmarks.world import StandIn
-from semgraph.llm.base import Reply, Request, Usage
+from semgraph.llm.base import LLM, Reply, Request, Usage
+from semgraph.llm.dummy import Dummy
 from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 
@@ -33,6 +35,18 @@ class Priced(Noted):
 
     async def complete(self, request: Request) -> Reply:
         return replace(await super().complete(request), dollars=0.01)
+
+
+class Asked(Noted):
+    """Keeps what it is asked."""
+
+    def __init__(self, inner: LLM) -> None:
+        super().__init__(inner)
+        self.texts: list[str] = []
+
+    async def complete(self, request: Request) -> Reply:
+        self.texts.append(request.messages[-1].content)
+        return await super().complete(request)
 
 
 class Free(OpenAIEmbedder):
@@ -149,6 +163,80 @@ def test_longmemeval_is_read_by_type(tmp_path: Path) -> None:
     assert part.questions[0].abstains
 
 
+def paragraphs(*held: tuple[str, str, bool]) -> list[dict[str, Any]]:
+    """Paragraphs as MuSiQue has them: title, text, whether the answer needs it."""
+    return [
+        {"idx": n, "title": title, "paragraph_text": text, "is_supporting": needed}
+        for n, (title, text, needed) in enumerate(held)
+    ]
+
+
+HOPS = {
+    "id": "2hop__1_2", "question": "Where was the founder of Luma born?", "answer": "Oslo",
+    "answer_aliases": ["Christiania"], "answerable": True, "paragraphs": paragraphs(
+        ("Bratt", "Bratt is a family of smiths.", False), ("Luma", "Ada Costa founded Luma.", True),
+        ("Riga", "Riga is a city.", False), ("Ada Costa", "Ada Costa was born in Oslo.", True),
+    ),
+}  # fmt: skip
+
+
+async def test_musique_is_one_corpus_of_what_is_needed_and_some_others(
+    own: Asking, tmp_path: Path
+) -> None:
+    other = HOPS | {"id": "3hop1__1_2_3"}
+    (tmp_path / "musique_ans_v1.0_dev.jsonl").write_text(
+        f"{json.dumps(HOPS)}\n{json.dumps(other)}\n"
+    )
+    part = public.load("MuSiQue", tmp_path, 3, 1)
+    assert [turn["speaker"] for turn in part.turns] == ["Luma", "Ada Costa", "Bratt"]
+    assert [(q.kind, sorted(q.evidence)) for q in part.questions] == [("2 hops", ["P0", "P1"])]
+    assert len(public.load("MuSiQue", tmp_path).questions) == 2
+    figures = await public.measured_musique(own, part, MEMORIES["turns by vectors"])
+    assert (figures["questions"], figures["paragraphs"], figures["recall shown"]) == (1, 3, 1)
+
+
+def test_an_answer_counts_under_each_of_its_names() -> None:
+    assert best_f1("Christiania.", ["Oslo", "Christiania"]) == 1
+
+
+REVIEWS = """id,reviewId,originalScore,reviewText,scoreSentiment
+ant_man_and_the_wasp_quantumania,1,4/5,"Warm, and funny.",POSITIVE
+taken_3,2,1/5,A dull evening.,NEGATIVE
+ant_man_and_the_wasp_quantumania,3,2/5,I slept well.,NEGATIVE
+"""
+
+
+def test_reviews_are_filtered_and_joined_as_their_critics_marked_them(tmp_path: Path) -> None:
+    (tmp_path / "Reviews_2000.csv").write_text(REVIEWS)
+    kept = reviews.load(reviews.FILTER, tmp_path)
+    assert (kept.truth, kept.rows.left["reviewText"][0].as_py()) == (
+        [True, False, False],
+        "Warm, and funny.",
+    )
+    pairs = reviews.load(reviews.JOIN, tmp_path)
+    assert pairs.truth == [True, True]
+    answers = pa.table({"item": [0, 1], "match": [True, False]})
+    assert (pairs.figures(answers)["recall"], pairs.figures(answers)["precision"]) == (0.5, 1)
+
+
+async def test_reviews_are_asked_about_in_the_words_of_the_benchmark(
+    own: Asking, tmp_path: Path
+) -> None:
+    (tmp_path / "Reviews_2000.csv").write_text(REVIEWS)
+    own.llm = asked = Asked(Dummy())
+    for part, way in ((reviews.FILTER, "per_row"), (reviews.JOIN, "nested_loop")):
+        task = reviews.load(part, tmp_path)
+        await own.answer(task.node, task.rows, way)
+    assert "The review is clearly positive: A dull evening." in asked.texts[1]
+    assert "Review 1: Warm, and funny. Review 2: I slept well." in asked.texts[3]
+    assert own.figures()["calls"] == 5
+
+
+def test_questions_are_taken_at_equal_distances() -> None:
+    assert public.spread(range(10), 4) == [0, 2, 5, 7]
+    assert list(public.spread(range(3), 4)) == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     "text", ["<html>", "[{}]", '[{"sample_id": 1, "conversation": [], "qa": []}]']
 )
@@ -157,6 +245,12 @@ def test_a_file_that_is_missing_or_of_another_form_is_reported_with_its_source(
 ) -> None:
     with pytest.raises(Unmeasured, match=r"there is no .*locomo10.json .*licence: CC BY-NC"):
         public.load("LoCoMo", tmp_path)
+    for name in ("musique_ans_v1.0_dev.jsonl", "Reviews_2000.csv", "locomo10.json"):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(Unmeasured, match=r"is not musique_ans_v1.0_dev.jsonl as published"):
+        public.load("MuSiQue", tmp_path)
+    with pytest.raises(Unmeasured, match=r"is not Reviews_2000.csv as published"):
+        reviews.load(reviews.FILTER, tmp_path)
     (tmp_path / "locomo10.json").write_text(text)
     with pytest.raises(Unmeasured, match=r"is not locomo10.json as published: .* Get it anew from"):
         public.load("LoCoMo", tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def made(project: Project) -> Project:
     return project
 
 
-def tables(project: Project, *more: str) -> dict[str, list[dict[str, object]]]:
+def tables(project: Project, *more: str) -> dict[str, list[dict[str, Any]]]:
     ran = project(
         "run", "made.yaml", "-i", "rows=rows.jsonl", "--llm", "dummy", "--format", "json", *more
     )
@@ -77,6 +78,39 @@ def test_every_type_is_answered_and_equal_questions_get_equal_answers(
     assert {n % 6 for n in kept} == {n for n in kept if n < 6}
     assert 0 < len(kept) < 12
     assert tables(made, "--use", f"kept={how}", "--use", f"read={how}") == found
+
+
+LIMITED = """
+plan: limited
+inputs: {rows: {id: int64, text: string}}
+steps:
+  read:
+    - from: rows
+    - sem_map:
+        prompt: What is in “{text}”?
+        returns:
+          age: {type: int64, describe: in years, minimum: 18, maximum: 20}
+          share: {type: double, exclusiveMinimum: 0, exclusiveMaximum: 0.1}
+          cold: {type: double, maximum: -3}
+          step: {type: int64, multipleOf: 5, minimum: 11}
+          code: {type: string, minLength: 8}
+          short: {type: string, maxLength: 3}
+          tags: {type: "list<string>", minItems: 2}
+          parts: {type: "list<struct<name: string, n: int64>>"}
+          "parts[].n": {minimum: 100}
+returns: [read]
+"""
+
+
+@pytest.mark.parametrize("how", ["per_row", "packed"])
+def test_answers_are_within_their_limits(made: Project, how: str) -> None:
+    made.write("made.yaml", LIMITED)
+    rows = tables(made, "--use", f"read={how}")["read"]
+    assert {row["age"] for row in rows} == {18, 19, 20}
+    assert all(0 < row["share"] < 0.1 and row["cold"] <= -3 for row in rows)
+    assert all(row["step"] >= 15 and row["step"] % 5 == 0 for row in rows)
+    assert {(len(row["code"]), row["short"], len(row["tags"])) for row in rows} == {(8, "dum", 2)}
+    assert all(row["parts"][0]["n"] >= 100 for row in rows)
 
 
 @pytest.mark.parametrize(

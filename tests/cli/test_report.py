@@ -20,7 +20,7 @@ def test_a_run_becomes_a_page(project: Project) -> None:
     text = (project.folder / "pages" / "run.html").read_text(encoding="utf-8")
     assert "<h1>people · run" in text
     assert "Who knows whom in: Ann knows Bob." in text
-    assert "Graph “demo”: 6 nodes, 3 edges" in text
+    assert "Graph “demo”: 3 Note, 3 Person, 3 KNOWS" in text
 
 
 def test_its_name_and_size_are_data_too(project: Project) -> None:

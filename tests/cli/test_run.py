@@ -16,13 +16,14 @@ from tests.llm.server import Fault, error
 from tests.patience import HANGS
 
 PICTURE = """\
-group "demo", this run: 3 nodes, 3 edges  holds         from
-  Ann ─ KNOWS ─▶ Bob                      2025-01-15 →  1
+group "demo", this run: 3 Person, 3 KNOWS  holds         from
+  Ann ─ KNOWS ─▶ Bob                       2025-01-15 →  1
       "Ann knows Bob."
-      ─ KNOWS ─▶ Cleo                     2025-01-17 →  3
+      ─ KNOWS ─▶ Cleo                      2025-01-17 →  3
       "Ann knows Cleo."
-  Bob ─ KNOWS ─▶ Cleo                     2025-01-16 →  2
+  Bob ─ KNOWS ─▶ Cleo                      2025-01-16 →  2
       "Bob knows Cleo."
+  not drawn: 3 Note
 """
 
 
@@ -98,7 +99,7 @@ def test_rows_come_from_a_file_with_renames(project: Project, serving: Serving) 
     )
     done = project("run", "people", "-i", "notes=chat.csv:at=when,text=said", "--rows", "1")
     assert done.code == 0
-    assert 'group "mine", this run: 2 nodes, 1 edge' in done.out
+    assert 'group "mine", this run: 2 Person, 1 KNOWS' in done.out
     assert serving.calls == 1
 
 

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -17,6 +20,25 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+
+
+NOT_FOR_USERS = {
+    *(f"semgraph.session.session.Session.{n}" for n in ("prepare", "resumed", "require_store", "arequire_prices")),
+    *(f"semgraph.frontend.frame.Frame.{name}" for name in ("node", "then")),
+    "semgraph.execution.result.Result.merge",
+}  # fmt: skip
+"""Public names for the command line and other layers, which the reference leaves out."""
+
+
+def paths(found: Any) -> set[str]:
+    """A name, and the methods and properties of a class, as the reference names them. Of a method
+    and its coroutine it has the method.
+    """
+    members = vars(found) if isinstance(found, type) else {}
+    functions = [getattr(each, "fget", None) or getattr(each, "__func__", each) for name, each in members.items()
+                 if name[0] != "_" and not (name[0] == "a" and name[1:] in members)]  # fmt: skip
+    called = [found, *(each for each in functions if isinstance(each, FunctionType))]
+    return {f"{each.__module__}.{each.__qualname__}" for each in called}
 
 
 class Links(HTMLParser):
@@ -94,6 +116,17 @@ def test_every_page_of_the_documentation_is_in_the_navigation() -> None:
     assert yaml.safe_load(text)["nav"][0] == {"Home": "index.md"}
 
 
+def test_every_notebook_is_in_the_gallery_with_an_output() -> None:
+    gallery = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r'data-output="(\S+)#(\w+)"', gallery))
+    assert set(shown) == {f"notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb")}
+    for name, tag in shown.items():
+        cells = json.loads((ROOT / name).read_text(encoding="utf-8"))["cells"]
+        (cell,) = (cell for cell in cells if tag in cell["metadata"].get("tags", ()))
+        assert cell["outputs"]
+        assert f"(../{name})" in gallery
+
+
 @BUILT
 def test_the_reference_names_every_command_and_every_public_name(site: Path) -> None:
     import typer
@@ -104,10 +137,15 @@ def test_the_reference_names_every_command_and_every_public_name(site: Path) -> 
     commands = (site / "cli.html").read_text(encoding="utf-8")
     for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
         assert f"semgraph {name}" in commands
-    api = (site / "python.html").read_text(encoding="utf-8")
-    for name in semgraph.__all__:
-        found = getattr(semgraph, name)
-        assert f'id="{found.__module__}.{found.__qualname__}"' in api
+    pages = (site / "python").glob("*.html")
+    api = {
+        name
+        for page in pages
+        for name in re.findall(r'id="(semgraph\.[\w.]+)"', page.read_text("utf-8"))
+    }
+    expected = set().union(*(paths(getattr(semgraph, name)) for name in semgraph.__all__))
+    assert expected - api == NOT_FOR_USERS
+    assert not NOT_FOR_USERS & api
 
 
 @BUILT
@@ -117,6 +155,10 @@ def test_files_outside_of_the_documentation_are_on_the_site(site: Path) -> None:
         "benchmarks/results/engine.jsonl",
         "plans/memories/turns/index.html",
         "docs/examples/memory.yaml.html",
+        "notebooks/quickstart.ipynb",
         "CHANGELOG.html",
     ):
         assert (site / "repository" / name).exists(), name
+    notebook = (site / "repository/notebooks/quickstart.ipynb.html").read_text(encoding="utf-8")
+    assert 'class="dataframe"' in notebook
+    assert "data-output" in notebook

@@ -61,6 +61,7 @@ def test_a_notebook_is_kept_with_what_it_shows(name: str) -> None:
     assert any(cell.outputs for cell in cells)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert not [cell for cell in cells if "execution" in cell.metadata], "times differ from run to run"
+    assert not [output for cell in cells for output in cell.outputs if output.get("name") == "stderr"]
 
 
 class TestSwapAnOperator:

@@ -355,7 +355,7 @@ def test_written_rows_are_drawn_by_label_with_a_legend(tmp_path: Path) -> None:
     )
     assert TURN in [node["name"] for node in drawn["nodes"]]
     (caption,) = read.all("figcaption")
-    assert "“g”: 3 nodes, 3 edges" in caption
+    assert "“g”: 1 Note, 2 Person, 3 NAMES, 1 TIE" in caption
     assert (
         "1 more edge without a text, with an end that this run did not write: not drawn." in caption
     )
@@ -524,7 +524,7 @@ def test_the_rows_of_a_store_have_a_page_with_a_drawing_for_each_partition() -> 
     rows = [{"uuid": group, "group_id": group, "text": says} for group in ("a", "b")]
     tables = [("Note", pa.Table.from_pylist(rows))]
     read = Read(graph_page(tables, graph, f"Of {says}"))
-    assert read.all("h2") == ["“a”: 1 node", "“b”: 1 node"]
+    assert read.all("h2") == ["“a”: 1 Note", "“b”: 1 Note"]
     names = [node["name"] for drawn in graphs(read) for node in drawn["nodes"]]
     assert len(names) == 2
     assert all(name.startswith("</script><script>alert(1)</script><img") for name in names)

@@ -18,6 +18,7 @@ from semgraph.meter import Meter, StepMetrics
 from semgraph.render.outcome import cost, hints, outcome, remarks, unfinished
 from semgraph.semantic.ask import Failure
 from tests.cli.conftest import GRAPH, PLAN
+from tests.render.test_html import labelled
 
 READ = StepMetrics("sem_map", "per_row", rows_in=3, rows_out=4, calls_issued=3, tokens_in=2310, tokens_cached=1420,
                    tokens_out=156, seconds=21.4, dollars=0.0, round_trips=2)  # fmt: skip
@@ -199,22 +200,16 @@ def test_a_result_is_a_line_in_python() -> None:
 
 
 def test_what_to_do_next(plan: LogicalPlan, tmp_path: Path) -> None:
-    ties = pa.table(
-        {
-            "uuid": ["1"],
-            "group_id": ["demo"],
-            "source": ["a"],
-            "target": ["a"],
-            "name": ["LIKES"],
-            "says": [""],
-        }
-    )
-    found = result(record=tmp_path)
-    found.tables = {**found.tables, "ties": ties}
-    assert list(hints(found, plan, {"find": "People by name"})) == [
+    found = result(record=labelled(tmp_path).folder)
+    following = {"find": "People by name"}
+    assert list(hints(found, plan, following, "")) == [
         "Next: semgraph run find   (People by name)",
-        "Next: semgraph why 7f3a LIKES   (the prompts; models make mistakes)",
+        "Next: semgraph why 7f3a KNOWS   (the prompts; models make mistakes)",
         "Next: semgraph report 7f3a -o report.html   (the graph and all prompts as a page)",
         "(run recorded: 7f3a)",
     ]
+    found.skipped = 1
+    (more,) = (line for line in hints(found, plan, following, " --store s") if "show" in line)
+    assert more == "Next: semgraph show g --store s   (the whole graph; -o g.html: a page)"
+    assert len(list(hints(found, plan, following, " --store s"))) == 4
     assert list(hints(result(), plan, {})) == []

@@ -75,6 +75,14 @@ async def test_a_group_is_a_graph_of_networkx(session):
     assert "since" not in made.edges["ann", "ben", "e2"]
 
 
+async def test_a_group_is_shown_as_every_store_has_it(session):
+    shown = await session.ashow("g", graph=GRAPH)
+    assert shown.counts == {"Person": 2, "Note": 1, "KNOWS": 2, "NAMES": 1}
+    assert 'group "g", stored: ' in str(shown)
+    assert "2 KNOWS" in str(shown)
+    assert await session.agroups(GRAPH) == {"g": shown.counts, "h": {"Person": 1}}
+
+
 async def test_graphml_opens_in_networkx_with_its_types(session, tmp_path):
     written = await session.aexport("g", "out/graph.graphml", graph=GRAPH)
     assert (written.path, written.nodes, written.edges) == (tmp_path / "out/graph.graphml", 3, 3)

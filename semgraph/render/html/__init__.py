@@ -20,8 +20,9 @@ from semgraph.execution.record import Run, find_run
 from semgraph.folders import plans_folder
 from semgraph.privacy import RUNS, folders_in, redacted, write_private
 from semgraph.render.html.data import clean, cut, document, script_data
+from semgraph.render.html.graph import IN_NOTEBOOK
 from semgraph.render.html.graph import graph as drawing
-from semgraph.render.picture import pictures
+from semgraph.render.picture import Picture, pictures
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,12 +76,19 @@ def graph_page(tables: Iterable[tuple[str, pa.Table]], graph: Graph, title: str 
     Args:
         tables: Rows by label, with their properties and the ends of edges.
         graph: The graph.
-        title: The title of the page; "" for the name of the graph.
+        title: The title of the page, for a single drawing that of its partition; "" for the name of
+            the graph.
     """
-    drawn = _drawn(tables, graph)
+    parts = pictures(tables, graph)
+    heads = [parts[0].counts()] if title and len(parts) == 1 else [""] * len(parts)
     sections = [
-        {"anchor": f"graph-{i}", "kind": "graph", "heading": each["title"], "graphs": [each]}
-        for i, each in enumerate(drawn)
+        {
+            "anchor": f"graph-{i}",
+            "kind": "graph",
+            "heading": head or each["title"],
+            "graphs": [each],
+        }
+        for i, (head, each) in enumerate(zip(heads, _drawn(parts, graph), strict=True))
     ]
     title = title or graph.name
     return _page(
@@ -91,12 +99,11 @@ def graph_page(tables: Iterable[tuple[str, pa.Table]], graph: Graph, title: str 
 
 def graph_html(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> str:
     """The same as HTML for a notebook."""
-    return rendered("notebook.html.j2", graphs=_drawn(tables, graph))
+    return rendered("notebook.html.j2", graphs=_drawn(pictures(tables, graph), graph, IN_NOTEBOOK))
 
 
-def _drawn(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[dict[str, Any]]:
-    parts = enumerate(pictures(tables, graph))
-    return [drawing(part, f"{graph.name}-{i}") for i, part in parts]
+def _drawn(parts: Iterable[Picture], graph: Graph, *most: int) -> list[dict[str, Any]]:
+    return [drawing(part, f"{graph.name}-{i}", *most) for i, part in enumerate(parts)]
 
 
 def _page(report: dict[str, Any]) -> str:

@@ -66,7 +66,7 @@ def _pictures(diff: Diff) -> list[Picture]:
     """Changed rows and the nodes at their ends, by partition."""
     by_partition: dict[str, Picture] = {}
     for change in diff.changes:
-        picture = by_partition.setdefault(change.partition, Picture(change.partition, True))
+        picture = by_partition.setdefault(change.partition, Picture(change.partition))
         sign, facts = WORDS[change.sign], dict(differing(diff, change, _VALUES))
         if change.ends is None:
             picture.nodes[change.key] = Dot(name_of(diff, change), change.label, facts, sign)

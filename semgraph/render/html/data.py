@@ -19,18 +19,13 @@ from semgraph.compare.comparison import FILE, Arm, Comparison, load_comparison
 from semgraph.diff import Diff
 from semgraph.execution.record import (
     RAN,
-    WRITTEN,
     Run,
     exchanges,
     read_answers,
     read_calls,
     read_lines,
-    recorded_parts,
-    recorded_steps,
 )
-from semgraph.expr.types import Type
 from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
-from semgraph.logical.schema import Draw, Graph, Label
 from semgraph.meter import StepMetrics, split
 from semgraph.provenance import FIXED, Lookup, Row, as_text, parsed
 from semgraph.render import tuning as tuned
@@ -40,7 +35,7 @@ from semgraph.render.html.changes import changed
 from semgraph.render.html.dag import ORIGINS, Operators, PlanDrawing, origin, timeline
 from semgraph.render.html.graph import graph
 from semgraph.render.outcome import at, counted_rows, counters, seconds, total
-from semgraph.render.picture import Picture, borrow_names, pictures
+from semgraph.render.picture import Picture, of_run
 from semgraph.render.tables import Column, cell, of_arrow, page_table
 from semgraph.tune.tuning import FILE as TUNING
 from semgraph.tune.tuning import Tuning, load_tuning
@@ -366,32 +361,7 @@ class RecordedRun:
     @cached_property
     def pictures(self) -> list[Picture]:
         """The graph of the run, one picture per partition."""
-        facts = self.run.facts.get("graph")
-        if not facts:
-            return []
-        listed = facts.get("labels", {})
-        draws = {name: Draw(**each["draw"]) for name, each in listed.items()}
-        labels = {
-            name: _drawn_label(name, draws[name], each["kind"]) for name, each in listed.items()
-        }
-        key, partition = str(self.run.facts.get("key")), str(facts["partition"])
-        graph = Graph("", key, partition, labels, Draw(**facts["draw"]), draws)
-        drawn = pictures(self._tables(), graph)
-        borrow_names(drawn, self._returned(), graph)
-        return drawn
-
-    def _tables(self) -> Iterator[tuple[str, Any]]:
-        """The written rows, by label; for a run without writes, the returned rows."""
-        written = recorded_steps(self.run.folder, WRITTEN)
-        for label in written:
-            yield from ((label, rows) for rows in recorded_parts(self.run.folder, WRITTEN, label))
-        yield from () if written else self._returned()
-
-    def _returned(self) -> Iterator[tuple[str, Any]]:
-        """The returned rows."""
-        returns: Mapping[str, str] = self.run.facts.get("returns") or {}
-        for step in dict.fromkeys(returns.values()):
-            yield from (("", rows) for rows in recorded_parts(self.run.folder, "steps", step))
+        return of_run(self.run)
 
     @cached_property
     def failed(self) -> list[dict[str, Any]]:
@@ -409,14 +379,6 @@ class RecordedRun:
         """A setting of the run; a dash if it is unknown."""
         setting = (self.run.facts.get("settings") or {}).get(name)
         return str(setting["value"]) if isinstance(setting, Mapping) else UNKNOWN
-
-
-def _drawn_label(name: str, draw: Draw, kind: str) -> Label:
-    """A label with the properties that a picture shows."""
-    shown = [prop for prop in vars(draw).values() if isinstance(prop, str)]
-    return Label(
-        name, "edge" if kind == "edge" else "node", dict.fromkeys(shown, Type("string")), {}, {}
-    )
 
 
 def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[Data]:

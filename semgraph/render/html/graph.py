@@ -5,7 +5,7 @@ both, and a table.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import ceil, sqrt
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from semgraph.render.tables import Column, page_table
 
 SHOWN, _FEW = 80, 24  # nodes and clusters that are drawn at once; on the narrowest page
 _NODES, _EDGES = 10_000, 30_000
+IN_NOTEBOOK = 1000  # nodes
 _KINDS = 8  # number of label colours
 _ROWS = 500
 _SOURCES, _SOURCE = 5, 200  # sources of an edge, characters of each
@@ -111,7 +112,7 @@ def _springs(graph: Any) -> list[Point]:
 
 def graph(picture: Picture, number: str, most: int = _NODES) -> dict[str, Any]:
     """A graph as data for the page's script, its legend, and a table: at most so many nodes."""
-    title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts}"
+    title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts()}"
     ends = (end for edge in picture.edges.values() for end in (edge.source, edge.target))
     keys = list(dict.fromkeys([*picture.nodes, *ends]))
     drawing = _Drawing(picture, keys, most)
@@ -270,14 +271,8 @@ class _Drawing:
         }
 
 
-def _facts(picture: Picture) -> list[Arrow]:
-    """The edges that are no background; all if there are no others."""
-    edges = list(picture.edges.values())
-    return [edge for edge in edges if not edge.background] or edges
-
-
 def _edges_table(picture: Picture, title: str) -> dict[str, Any]:
-    edges = _facts(picture)
+    edges = [*picture.front[0].values()]
     rest = f" The first {count(_ROWS)} of {count(len(edges))} edges." if len(edges) > _ROWS else ""
     listed = edges[:_ROWS]
     ends = [
@@ -297,12 +292,11 @@ def _edges_table(picture: Picture, title: str) -> dict[str, Any]:
 
 def _alone(picture: Picture) -> str:
     """A sentence on the nodes without an edge; "" if there are none."""
-    tied = {end for edge in _facts(picture) for end in (edge.source, edge.target)}
-    nodes: Mapping[str, Any] = picture.nodes
-    front = {k: n for k, n in nodes.items() if not n.background} or nodes
-    alone = [node.name for key, node in front.items() if key not in tied]
+    edges, nodes = picture.front
+    tied = {end for edge in edges.values() for end in (edge.source, edge.target)}
+    alone = [node.name for key, node in nodes.items() if key not in tied]
     if not alone:
         return ""
     more = f" … and {count(len(alone) - _ROWS)} more" if len(alone) > _ROWS else ""
-    lead = "Nodes without an edge: " if picture.counts_edges else "Nodes: "
+    lead = "Nodes without an edge: " if picture.edges else "Nodes: "
     return lead + ", ".join(alone[:_ROWS]) + more
