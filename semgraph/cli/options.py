@@ -32,7 +32,7 @@ from semgraph.display import in_shell
 from semgraph.errors import PlanError, Problem, SemgraphError, is_interrupt
 from semgraph.formats import escaped
 from semgraph.options import SETTINGS, Flag, RefreshOptions, RunOptions
-from semgraph.privacy import redacted, redacted_values
+from semgraph.privacy import learn_from_environment, redacted, redacted_values
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -374,6 +374,7 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def run(ctx: typer.Context, **values: Any) -> None:
+        learn_from_environment(os.environ)  # also of commands that read no settings
         before = ctx.obj or CommonOptions()
         chosen = {**before.chosen, **_set(settings, values)}
         options = ctx.obj = replace(before, chosen=chosen, **_set(shared, values))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from semgraph.compare.comparison import GraphDifference, Quality, with_differences
 from semgraph.compare.labels import Judge, read_labels
-from semgraph.compare.preview import lasting, of_plan, plans_preview
+from semgraph.compare.preview import of_plan, plans_preview
 from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, checked, known_rows
 from semgraph.compare.truth import RowAnswers, comparable, graph_of, read_graph_truth
 from semgraph.diff import ENDS, UNCOMPARED, Change, Diff
@@ -25,6 +25,7 @@ from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import result_table
+from semgraph.explain.estimates import how_long
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import plain
@@ -72,8 +73,9 @@ class PlanArms:
         models = ((f, bench.arms[n].opened.llm) for n, f in expected.items())
         calls = chain.from_iterable(f.calls_by_model(llm) for f, llm in models)
         seen = expected[self.reference].estimator.seen
-        lasts = lasting(calls, bench.request.trials, seen)
-        return [*plans_preview(expected, bench.opened.budget), *lasts, *judging]
+        trials = ((model, each.times(bench.request.trials)) for model, each in calls)
+        lines = [*plans_preview(expected, bench.opened.budget), f"  {how_long(trials, seen)}"]
+        return [*filter(str.strip, lines), *judging]
 
     async def ready(self, _ledger: Ledger) -> None:
         """Do nothing: each trial computes its vectors."""

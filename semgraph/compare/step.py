@@ -23,7 +23,6 @@ from semgraph.compare.comparison import (
 from semgraph.compare.preview import (
     Batches,
     StepEstimates,
-    lasting,
     rows_preview,
     tokens_seen,
     variants_preview,
@@ -45,7 +44,7 @@ from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, SemgraphError, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
-from semgraph.explain.estimates import Amount
+from semgraph.explain.estimates import Amount, how_long
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.stack import bound
@@ -274,13 +273,17 @@ class StepArms:
         lines = variants_preview(
             self.bench, what, self.estimates, self.reference, frozen.before.calls
         )
+        trials = self.bench.request.trials
         calls = (
-            (bound(arm.arm.opened.llm, arm.node.prompt.first.role), Amount(each.calls or 0, "seen"))
+            (
+                bound(arm.arm.opened.llm, arm.node.prompt.first.role),
+                Amount(trials * (each.calls or 0), "seen"),
+            )
             for each in self.estimates
             for arm in [self.arms[each.variant]]
         )
         seen = self._forecasts[self.reference].estimator.seen
-        return [*lines, *lasting(calls, self.bench.request.trials, seen)]
+        return [*filter(str.strip, [*lines, f"  {how_long(calls, seen)}"])]
 
     async def freeze(self, *, pays: bool = True) -> list[str]:
         """Compute the rows. Without `pays` nothing is computed if they need a model: the result are lines

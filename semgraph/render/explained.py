@@ -248,12 +248,8 @@ def _expected(estimate: Mapping[str, Amount]) -> dict[str, str]:
     if calls.value or not calls.known:
         said = answered.text()
         tokens = f"{sent.text()}+{said[2:] if said[:2] == sent.text()[:2] else said}"
-        texts |= {"tokens": tokens if sent.known else "?", "$": _money(estimate["dollars"])}
+        texts |= {"tokens": tokens if sent.known else "?", "$": estimate["dollars"].text(4)}
     return texts
-
-
-def _money(amount: Amount) -> str:
-    return amount.text(4 if amount.value else 0)
 
 
 def _counted(did: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -267,7 +263,7 @@ def _counted(did: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     if calls := sum(map(_calls_of, asked)):
         sent, answered = (sum(step[name] for step in asked) for name in ("tokens_in", "tokens_out"))
         paid = [step["dollars"] for step in asked]
-        money = "—" if None in paid else _money(Amount(sum(paid), "exact"))
+        money = "—" if None in paid else Amount(sum(paid), "exact").text(4)
         texts |= {"calls": f"{calls:,}", "tokens": f"{sent:,}+{answered:,}", "$": money}
     return texts
 
@@ -315,7 +311,8 @@ def _head(plan: PhysicalPlan, width: int, batched: Collection[Node]) -> list[str
     logical = plan.logical
     rounds = len({search.group for search in plan.of_kind(StoreSearch)})
     semantic = sum(isinstance(node, Semantic) for node in plan.nodes)
-    parts = [logical.name, _steps(plan), f"{semantic} semantic", f"{rounds} searches"]
+    searches = plural(rounds, "search", "searches")
+    parts = [logical.name, _steps(plan), f"{semantic} semantic", searches]
     windowing = logical.windows
     if windowing is not None:
         windowing = for_batches(windowing) if batched else windowing
@@ -348,8 +345,8 @@ def _estimated(forecast: Forecast | None, *, free: bool) -> list[str]:
         return []
     sent, answered = sums["tokens_in"].text(), sums["tokens_out"].text()
     tokens = "tokens ?" if sent == "?" else f"{sent} + {answered} tokens"
-    unpriced = "free" if free else "$ ?"
-    money = sums["dollars"].text(4, "$") if sums["dollars"].text() != "?" else unpriced
+    money = sums["dollars"].text(4, "$") if sums["dollars"].text() != "?" else "$ ?"
+    money = "free" if free else money
     unknown = sum(not amount.known for amount in forecast.calls().values())
     steps, measure = plural(unknown, "step"), option("sample", _ROWS)
     note = f"not estimated: {steps}, whose rows are not known before a run; {measure} measures them"

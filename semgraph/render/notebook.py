@@ -140,7 +140,7 @@ def _call(call: str, exchange: Exchange | None) -> Data:
 def _comparison_html(value: Comparison) -> str:
     return rendered(
         "notebook.html.j2",
-        tables=[page_table(comparison.columns(value))],
+        tables=[page_table(sorted(comparison.columns(value), key=lambda column: column.drop > 1))],
         lines=comparison.footer(value),
         drawing=chart.svg(value, f"comparison-{value.id}"),
     )
@@ -205,8 +205,9 @@ def _evidence_text(value: Evidence) -> str:
 def _evidence_html(value: Evidence) -> str:
     title, rows = f"{value.variant}, trial {value.trial}", [*map(_asked, value.asked)]
     step = {"name": title, "count": "" if rows else "sent no request about it", "rows": rows}
-    rows_of = [f"row {row_text(r)}" for r in value.rows]
-    return rendered("notebook.html.j2", first=rows_of, steps=[step])
+    return rendered(
+        "notebook.html.j2", first=[f"row {row_text(r)}" for r in value.rows], steps=[step]
+    )
 
 
 def chain_html(chain: Chain, *first: str) -> str:

@@ -308,7 +308,7 @@ def lines(
     for row, edge in zip(rows, drawn, strict=False):
         yield row.plain
         if edge.text:
-            yield clipped(f'{left} "{edge.text}"', width)
+            yield f'{left} "{clipped(edge.text, max(width - len(left) - 3, 1))}"'
     if len(edges) > _EDGES:
         yield f"  … {plural(len(edges) - _EDGES, 'more edge')}"
     yield from _alone(picture, [*alone.values()], width)

@@ -208,7 +208,7 @@ class WindowLayout:
 
 
 @dataclass(frozen=True)
-class StoredRows:
+class CommittedRows:
     """The values of input rows, read from the nodes that the plan wrote from them.
 
     Args:

@@ -39,8 +39,8 @@ from semgraph.meter import Meter
 from semgraph.options import RefreshOptions
 from semgraph.session.committed import (
     Committed,
+    CommittedRows,
     InputChanges,
-    StoredRows,
     WindowLayout,
     as_committed,
     with_kept,
@@ -337,7 +337,7 @@ class _Refreshing:
             for (label, key), values in stored.values.items()
             if sink is not None and label == sink.node
         }
-        reader = StoredRows(sink, self.windowing, schema, nodes)
+        reader = CommittedRows(sink, self.windowing, schema, nodes)
         missing = changes.kept - committed.rows.keys()
         kept = [(row, own.content) for row, own in committed.rows.items() if row in changes.kept]
         return reader.table([*kept, *((row, "") for row in sorted(missing))])

@@ -652,7 +652,7 @@ class PlanRun:
         estimator = Estimator.over(self.physical, inputs, self.resources.observations(), None)
         rows = max((table.num_rows for table in inputs.values()), default=0)
         calls = Forecast(estimator).calls_by_model(self.opened.llm)
-        notice("estimate", how_long(pending or rows, "row", calls, estimator.seen))
+        notice("estimate", how_long(calls, estimator.seen, pending or rows))
 
     def _notes_of_answers(self) -> list[str]:
         """Notes with a count, and notes on operators with identical answers for all rows. The notes

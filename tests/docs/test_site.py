@@ -154,7 +154,6 @@ def test_files_outside_of_the_documentation_are_on_the_site(site: Path) -> None:
         "benchmarks/results/engine.html",
         "benchmarks/results/engine.jsonl",
         "plans/memories/turns/index.html",
-        "docs/examples/memory.yaml.html",
         "notebooks/quickstart.ipynb",
         "CHANGELOG.html",
     ):

@@ -119,7 +119,7 @@ def test_columns_fall_away_from_the_right_and_the_last_line_says_so() -> None:
     )
     narrow = drawn(PEOPLE[:3], TIES[:2], 50, {"n1": 1, "n2": 2}).splitlines()
     assert narrow[-1] == "  … 2 more columns in a wider terminal: holds, from"
-    assert narrow[4] == '                  "Alice leads Project Phoenix, a…'
+    assert narrow[4] == '                  "Alice leads Project Phoenix, …"'
     assert max(map(len, narrow[:-1])) <= 50
 
 

@@ -86,7 +86,7 @@ def graph_page(tables: Iterable[tuple[str, pa.Table]], graph: Graph, title: str 
             "anchor": f"graph-{i}",
             "kind": "graph",
             "heading": head or each["title"],
-            "graphs": [each],
+            "graphs": [each | {"caption": ""}],
         }
         for i, (head, each) in enumerate(zip(heads, _drawn(parts, graph), strict=True))
     ]

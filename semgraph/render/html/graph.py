@@ -118,6 +118,7 @@ def graph(picture: Picture, number: str, most: int = _NODES) -> dict[str, Any]:
     drawing = _Drawing(picture, keys, most)
     return {
         "title": title,
+        "caption": f"{title}. ",
         "number": number,
         "legend": drawing.legend(),
         "notes": [*_left_out(picture, drawing), *drawing.notes()],
