@@ -205,9 +205,8 @@ def _evidence_text(value: Evidence) -> str:
 def _evidence_html(value: Evidence) -> str:
     title, rows = f"{value.variant}, trial {value.trial}", [*map(_asked, value.asked)]
     step = {"name": title, "count": "" if rows else "sent no request about it", "rows": rows}
-    return rendered(
-        "notebook.html.j2", first=[f"row {row_text(r)}" for r in value.rows], steps=[step]
-    )
+    first = [f"row {row_text(row)}" for row in value.rows]
+    return rendered("notebook.html.j2", first=first, steps=[step])
 
 
 def chain_html(chain: Chain, *first: str) -> str:

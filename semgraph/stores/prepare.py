@@ -135,10 +135,10 @@ def _conflicting(write: Merging, prepare: Prepare) -> Iterator[tuple[int, DataEr
         good, bad = 0, len(places)
         while bad - good > 1:
             middle = (good + bad) // 2
-            failed = error(middle)
-            good, bad, refused = (
-                (middle, bad, refused) if failed is None else (good, middle, failed)
-            )
+            if (failed := error(middle)) is None:
+                good = middle
+            else:
+                bad, refused = middle, failed
         yield places.pop(bad - 1), refused
 
 

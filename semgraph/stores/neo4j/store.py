@@ -10,6 +10,7 @@ The server computes cosines in float32: two stores agree on them to about 1e-6.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
@@ -270,9 +271,7 @@ class Neo4jStore:
         records = await self._asked(compile_history(self.graph, self._indexes), plan, asked)
         heads: dict[str, str | None] = {}
         windows: dict[str, dict[int, base.CommittedWindow]] = {name: {} for name in asked}
-        rows: dict[str, list[tuple[int | None, int | None, base.CommittedRow]]] = {
-            n: [] for n in asked
-        }
+        rows = defaultdict[str, list[tuple[int | None, int | None, base.CommittedRow]]](list)
         for name, head, number, now, begun, parts, writes, markers in records:
             heads[name] = head
             rows[name] += ((number, row[0], _committed(row)) for row in markers)

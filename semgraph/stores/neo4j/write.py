@@ -110,10 +110,8 @@ def refuse_long(value: Any, what: str) -> None:
     """Refuse a text that is too long for an index of Neo4j. Raises DataError."""
     if isinstance(value, str) and len(value.encode()) > LONGEST:
         what = f"{what[:200]} has {len(value.encode()):,} bytes, and Neo4j indexes texts of {LONGEST:,} at most"
-        hint = (
-            "keys, groups and properties under `index` are such texts: cut(...) makes them shorter"
-        )
-        raise DataError(what, hint=hint)
+        such = "keys, groups and properties under `index` are such texts"
+        raise DataError(what, hint=f"{such}: cut(...) makes them shorter")
 
 
 def _storable(value: Any) -> bool:

@@ -376,9 +376,7 @@ def _write(
     refusals = Refusals()
     version = next_version(con)
     counts: Counter[str] = Counter()
-    deletes = [
-        each for each in batch.writes if isinstance(each, base.Deletion) and each.rows.num_rows
-    ]
+    deletes = (w for w in batch.writes if isinstance(w, base.Deletion) and w.rows.num_rows)
     for write in sorted(deletes, key=lambda w: tables[w.label].label.kind == "node"):
         counts[write.label] += delete(con, tables, write, refusals)
     for merge in sorted(merges, key=lambda m: isinstance(m.write, base.EdgeWrite)):
