@@ -131,16 +131,8 @@ class Local(InProcess):
     @property
     def limits(self) -> Limits:
         """The configured context; one request in flight."""
-        model = self.model
-        return Limits(
-            self._context,
-            self._context // 2,
-            1,
-            logprobs=True,
-            yes_no=model.yes_no,
-            yes_from=model.yes_from,
-            seconds=model.seconds,
-        )
+        known = {name: getattr(self.model, name) for name in ("yes_no", "yes_from", "seconds")}
+        return Limits(self._context, self._context // 2, 1, logprobs=True, **known)
 
     @property
     def exact_tokens(self) -> bool:
@@ -188,13 +180,12 @@ class Local(InProcess):
         return reply
 
     def _body(self, request: Request) -> dict[str, Any]:
+        messages = [{"role": m.role, "content": encodable(m.content)} for m in request.messages]
         return {
             "temperature": 0,
             "seed": request.seed,
             **dict(request.params),
-            "messages": [
-                {"role": m.role, "content": encodable(m.content)} for m in request.messages
-            ],
+            "messages": messages,
             "max_tokens": request.max_tokens,
             **({"grammar": self._grammar(request.schema)} if request.schema else {}),
             **(LOGPROBS if request.words else {}),
