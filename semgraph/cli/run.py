@@ -129,9 +129,8 @@ def _report(
         options.dump(result.to_json(), data="tables")
     else:
         every = bool(options.verbose)
-        options.show(
-            *outcome(result, plan, options.out.width, seconds, every=every, until=request.until)
-        )
+        width, every = options.out.width, bool(options.verbose)
+        options.show(*outcome(result, plan, width, seconds, every=every, until=request.until))
     stays = request.writes and lasts(session.settings.store)
     own_rows = bool(given.input) or request.resume is not None
     next_plans = following(plan, typed, own_rows=own_rows).items() if stays else ()
