@@ -82,7 +82,8 @@ def stored(
     if then:
         periods = {key: edge.period for key, edge in drawn.edges.items()}
         gone = {key for key, (start, end) in periods.items() if start > then or "" < end <= then}
-        for held in (drawn.edges, *(keys for (_, edge), keys in drawn.rows.items() if edge)):
+        counted: list[dict[str, Any]] = [keys for (_, edge), keys in drawn.rows.items() if edge]
+        for held in (drawn.edges, *counted):
             for key in gone & held.keys():
                 del held[key]
     degree = Counter(edge.source for edge in drawn.front[0].values())
