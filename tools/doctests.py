@@ -1,5 +1,5 @@
 """An extension of Griffe, which reads docstrings for the site: doctests become code blocks, and a
-method that takes the arguments of another one has its signature and what it says of them.
+method that waits for a coroutine has its signature and docstring.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from typing import Any
 
 from griffe import Extension, Function, Object
 
-_TAKES = re.compile(r"_takes_arguments_of\((\w+)\)")
-_SAYS_SO = re.compile(r"Takes the arguments of `\w+`\.\s*")
+_REFERS = re.compile(r"(?:Takes the arguments of|Blocks until) `(\w+)`(?: ends)?\.\s*")
 _DOCTEST = re.compile(r"^>>> .*(?:\n(?!$).*)*", re.MULTILINE)
 
 
@@ -20,12 +19,12 @@ class Doctests(Extension):
     def on_object(self, *, obj: Object, **_: Any) -> None:
         """Handle a module, class, function or attribute."""
         if obj.docstring is not None:
-            obj.docstring.value = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
-        for decorator in obj.decorators if isinstance(obj, Function) else ():
-            of = _TAKES.fullmatch(str(decorator.value))
-            if of and obj.parent is not None:
+            shown = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
+            obj.docstring.value = re.sub(r" +# doctest: \+\w+", "", shown)
+            of = _REFERS.search(obj.docstring.value)
+            if of and isinstance(obj, Function) and obj.parent is not None:
                 other = obj.parent.members[of[1]]
                 obj.parameters = other.parameters
                 says, args, rest = other.docstring.value.partition("Args:")
-                own = _SAYS_SO.sub("", obj.docstring.value)
+                own = obj.docstring.value[of.end() :]
                 obj.docstring.value = f"{says}{own}\n\n{args}{rest}"

@@ -99,8 +99,7 @@ def _computed(
 
     options.talk("")
     members = plan.windows.input if plan.windows else ""
-    quiet = bool(options.quiet)
-    with watched(options.err, members, quiet=quiet, notices=not options.json) as progress:
+    with watched(options.err, members, quiet=bool(options.quiet)) as progress:
         job = session.arefresh(plan, inputs=inputs, progress=progress, **vars(how))
         try:
             return options.wait(job)
@@ -135,11 +134,9 @@ def _foreseen(dry: Foreseen) -> str:
     if not (dry.requests or dry.texts or dry.rows):
         return "nothing would be asked: the journal has every answer"
     texts = f" and {plural(dry.texts, 'text')} to embed" if dry.texts else ""
-    calls = (
-        "an unknown number"
-        if dry.calls is None
-        else f"about {max(ceil(dry.calls), dry.requests):,}"
-    )
+    calls = "an unknown number"
+    if dry.calls is not None:
+        calls = f"about {max(ceil(dry.calls), dry.requests):,}"
     sure = f"sure to be new: {plural(dry.requests, 'request')}{texts}"
     return f"{sure}; with those that follow up to {calls}, for {plural(dry.rows, 'input row')}"
 

@@ -11,8 +11,7 @@ from typing import Any, Self
 from semgraph.compare.comparison import Estimate
 from semgraph.compare.trial import Bench
 from semgraph.errors import BudgetReached
-from semgraph.execution.observations import Seen
-from semgraph.explain.estimates import Amount, Forecast, answers, how_long, total
+from semgraph.explain.estimates import Amount, Forecast, answers, total
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.stack import Budget, bound
@@ -24,6 +23,7 @@ from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows, 
 from semgraph.semantic.implementation import Implementation, watched
 
 _SAMPLE = 200  # items for which prompts are counted
+_GAP = "   "
 Batches = Mapping[str, PlannedRequests]
 
 
@@ -210,15 +210,6 @@ def plans_preview(expected: Mapping[str, Forecast], budget: Budget) -> list[str]
     return [f"whole plans, one trial of each; {limits(budget)}", *lines]
 
 
-def lasting(
-    calls: Iterable[tuple[LLM, Amount]], trials: int, seen: Mapping[str, Seen]
-) -> list[str]:
-    """A line on the time of all trials, if that is long; `calls` are those of one, by model."""
-    each = [(model, amount.times(trials)) for model, amount in calls]
-    text = how_long(round(total(amount for _, amount in each).value), "call", each, seen)
-    return [f"  {text}"] * bool(text)
-
-
 def of_plan(name: str, forecast: Forecast) -> Estimate:
     """What EXPLAIN expects of a whole plan, as far as all of it is known."""
     amounts = forecast.total()
@@ -257,13 +248,9 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
 def limits(budget: Budget) -> str:
     """The limits of a budget."""
     names = ("max_calls", "max_tokens", "max_usd", "max_seconds")
-    values = {name: getattr(budget, name) for name in names}
-    limits_set = [
-        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:,g}"
-        for name, value in values.items()
-        if value is not None
-    ]
-    return f"it stops before it passes {', '.join(limits_set)}" if limits_set else "no limit is set"
+    values = {name: value for name in names if (value := getattr(budget, name)) is not None}
+    of = [f"{name} {v:{',' if isinstance(v, int) else ',g'}}" for name, v in values.items()]
+    return f"it stops before it passes {', '.join(of)}" if of else "no limit is set"
 
 
 def variants_preview(
@@ -274,11 +261,14 @@ def variants_preview(
     """
     wide = max(len(e.variant) for e in estimates)
     notes = ("   reference" if e.variant == reference else "" for e in estimates)
-    each = zip(estimates, notes, strict=True)
+    costs = [expected(estimate).split(_GAP) for estimate in estimates]
+    wides = [max(map(len, column)) for column in zip(*costs, strict=True)]
+    aligned = (_GAP.join(map(str.rjust, cost, wides)) for cost in costs)
+    each = zip(estimates, aligned, notes, strict=True)
     return [
         f"{what}, one trial of each ({bench.record.model}), estimated",
         *([f"  the rows took {plural(before, 'call')}"] if before else []),
-        *(f"  {e.variant:<{wide}}  {expected(e)}{note}" for e, note in each),
+        *(f"  {e.variant:<{wide}}  {cost}{note}" for e, cost, note in each),
         f"  {in_all(estimates, bench.request.trials, bench.opened.budget)}",
         "  answers in the journal cost nothing; invalid answers are requested again",
     ]
@@ -301,7 +291,7 @@ def expected(estimate: Estimate) -> str:
     calls = _number(e.calls, about) if e.least is None else f"{e.least:,.0f}–{_number(e.calls)}"
     word = "call " if calls == "1" else "calls"
     tokens = f"{_number(e.tokens_in, '≈ ')} tokens in, {_number(e.tokens_out, '≈ ')} out"
-    return f"{calls} {word}   {tokens}   {_dollars(e.dollars)}"
+    return _GAP.join([f"{calls} {word}", tokens, _dollars(e.dollars)])
 
 
 def _number(value: float | None, sign: str = "") -> str:

@@ -141,7 +141,7 @@ class Amount(NamedTuple):
         """The amount as tables print it: `≈ 12`, `≤ 40`, `?`."""
         if not self.known or (self.kind == "least" and not self.value):
             return "?"
-        return f"{_SIGNS[self.kind]}{unit}{self.value:,.{decimals}f}"
+        return f"{_SIGNS[self.kind]}{unit}{self.value:,.{decimals if self.value else 0}f}"
 
     def as_data(self) -> dict[str, object]:
         """The amount for JSON."""
@@ -199,9 +199,8 @@ class Estimator:
     models: str = ""
     counts: Mapping[str, int] | None = None  # the rows of the store, by label
     windows: int = 1  # of all partitions; without windows, the number of partitions
-    first: Mapping[Node, FirstPrompt] = field(
-        default_factory=dict
-    )  # prompts that depend on the inputs alone
+    # prompts that depend on the inputs alone
+    first: Mapping[Node, FirstPrompt] = field(default_factory=dict)
     around: Estimator | None = None  # of a round: the estimator of the enclosing plan
     loop: Iterate | None = None  # the loop of the round
     given: Mapping[Node, Amount] = field(default_factory=dict)  # the rows of the last round
@@ -221,14 +220,10 @@ class Estimator:
         stored: Mapping[str, pa.Table] | None,
     ) -> Estimator:
         """The estimator over rows of the inputs and, if known, of the store by label."""
-        return cls(
-            plan,
-            {name: table.num_rows for name, table in inputs.items()},
-            {} if observations is None else observations.read(),
-            "" if observations is None else observations.models,
-            None if stored is None else {name: rows.num_rows for name, rows in stored.items()},
-            _windows(plan.logical, inputs),
-        )
+        rows = {name: table.num_rows for name, table in inputs.items()}
+        seen, models = (observations.read(), observations.models) if observations else ({}, "")
+        counts = None if stored is None else {name: own.num_rows for name, own in stored.items()}
+        return cls(plan, rows, seen, models, counts, _windows(plan.logical, inputs))
 
     def rows(self, node: Node) -> Amount:
         """The rows of an operator; for one in a loop, those of all rounds."""
@@ -541,33 +536,25 @@ def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:
 _LONG = 60.0  # seconds
 
 
-def how_long(
-    number: int, noun: str, calls: Iterable[tuple[LLM, Amount]], seen: Mapping[str, Seen]
-) -> str:
-    """A line on the time of calls about some rows, if it is long and known, else "": from the seconds
-    of earlier calls of the models, or as measured. Models with concurrent calls take at least that.
-
-    Args:
-        number: The number of rows.
-        noun: The name of one.
-        calls: Models, each with calls.
-        seen: Observations of earlier runs.
+def how_long(calls: Iterable[tuple[LLM, Amount]], seen: Mapping[str, Seen], rows: int = 0) -> str:
+    """A line on the time of the calls of models, by row if `rows` are given, else by call; "" if the
+    time is short or unknown. It comes from `seen` calls of the models, else it is as measured. Models
+    with concurrent calls take at least that; bounds count as calls, for those that are unknown.
     """
-    parts, names = list[Amount](), dict[str, None]()
+    parts, names, number = list[Amount](), dict[str, None](), 0.0
     for model, amount in calls:
         known, limits = seen.get(pace_key(model.name), Seen()), model.limits
         each = known.seconds / known.issued if known.issued else limits.seconds
         kind: Kind = "seen" if limits.in_flight == 1 else "least"
         parts.append(amount.times(each / limits.in_flight, kind) if each else Amount())
-        names["the local model" if model.name.startswith("local:") else model.name] = None
-    whole = total(parts)
-    if whole.kind == "least":  # bounds count as calls, for those that are unknown
-        whole = Amount(sum(part.value for part in parts), "least")
-    if not number or whole.value < _LONG:
+        names["the local model" if limits.seconds else model.name] = None
+        number += amount.value
+    seconds, sign = sum(part.value for part in parts), _SIGNS.get(total(parts).kind, "")
+    if seconds < _LONG:
         return ""
-    sign, of = _SIGNS[whole.kind], " and ".join(names)
-    row = f"{sign}{about(whole.value / number)} by {of}"
-    return f"{plural(number, noun)} × {row} {sign}{about(whole.value)}"
+    of = plural(rows, "row") if rows else plural(round(number), "call")
+    by = " and ".join(names)
+    return f"{of} × {sign}{about(seconds / (rows or number))} by {by} {sign}{about(seconds)}"
 
 
 @lru_cache(maxsize=16)
@@ -584,12 +571,10 @@ def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
     """The number of windows, or without windows of partitions in the inputs."""
     windowing, own = plan.windows, plan.graph.partition
     if windowing is None:
-        named = [
-            table.column(own).unique().to_pylist()
-            for table in inputs.values()
-            if own in table.column_names
-        ]
-        return max(1, len({value for values in named for value in values}))
+        named = (
+            table.column(own).unique() for table in inputs.values() if own in table.column_names
+        )
+        return max(1, len(set().union(*(values.to_pylist() for values in named))))
     if windowing.input not in inputs:
         return 1
     partitions = inputs[windowing.input].column(windowing.partition).to_pylist()

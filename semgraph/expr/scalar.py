@@ -32,8 +32,7 @@ from semgraph.expr.own_functions import (
 
 _RESERVED = re.compile(r"_(o|p|m|q|l)|_x\d+|_[xy]\d+_\d+", re.IGNORECASE)
 
-ROWS, LEFT, RIGHT, INNER = '"#rows"', '"#left"', '"#right"', '"#inner"'
-STORED, STEP, PAIRS = '"#stored"', '"#step"', '"#pairs"'
+ROWS, LEFT, RIGHT, STEP, PAIRS = '"#rows"', '"#left"', '"#right"', '"#step"', '"#pairs"'
 
 
 def reserved(name: str) -> bool:

@@ -138,18 +138,9 @@ class Request:
         adds. A role only chooses the model.
         """
         messages = [(m.role, m.content) for m in self.messages]
-        body: list[Any] = [
-            "default",
-            messages,
-            self.schema,
-            self.max_tokens,
-            self.params,
-            self.trial,
-        ]
-        if self.words:
-            body.append(self.words)
-        if self.sample:
-            body.append({"sample": self.sample})
+        body = ["default", messages, self.schema, self.max_tokens, self.params, self.trial]
+        body += [self.words] if self.words else []
+        body += [{"sample": self.sample}] if self.sample else []
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -315,14 +306,13 @@ def comparable(
             errors[i] = RowError("vector", f"its vector has {what}")
     lengths.update(sorted((len(v) for i, v in enumerate(vectors) if i not in errors), reverse=True))
     size = max(lengths or map(len, vectors), key=lambda length: lengths[length], default=0)
-    for i, vector in enumerate(vectors):
-        if i not in errors and len(vector) != size:
-            what = f"its vector has {len(vector):,} numbers, that of others {size:,}"
-            errors[i] = RowError("vector", what)
     array = np.full((len(vectors), size), np.nan, np.float32)
     for i, vector in enumerate(vectors):
-        if i not in errors:
+        if i not in errors and len(vector) == size:
             array[i] = vector
+        elif i not in errors:
+            what = f"its vector has {len(vector):,} numbers, that of others {size:,}"
+            errors[i] = RowError("vector", what)
     return array, errors
 
 

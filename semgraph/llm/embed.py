@@ -16,14 +16,8 @@ import numpy as np
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
+from semgraph.llm import catalogue
 from semgraph.llm.base import Embeddings, Usage, Vectors, comparable
-from semgraph.llm.catalogue import (
-    DEFAULT_EMBEDDER,
-    find,
-    offline,
-    on_disk,
-    paths,
-)
 from semgraph.llm.faults import FaultKind, Transient
 from semgraph.llm.local import (
     Cancelled,
@@ -164,12 +158,12 @@ class LocalEmbedder(_Embedder):
 
     def __init__(
         self,
-        model: str = DEFAULT_EMBEDDER,
+        model: str = catalogue.DEFAULT_EMBEDDER,
         threads: int | None = None,
         *,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self.model = find(model, "embedder")
+        self.model = catalogue.find(model, "embedder")
         super().__init__(f"local:{self.model.name}", env)
         self.threads = threads or default_threads()
         self._tokenizer: Tokenizer | None = None
@@ -180,7 +174,7 @@ class LocalEmbedder(_Embedder):
 
     def count_tokens(self, text: str) -> int:
         """Count the embedded tokens of a text; an estimate without the model's file."""
-        if self._tokenizer is None and on_disk(self.model, self._env):
+        if self._tokenizer is None and catalogue.on_disk(self.model, self._env):
             self._tokenizer = self._read_tokenizer()
         if self._tokenizer is None:
             return TokenCounter(self.model.name).count(text)
@@ -204,7 +198,7 @@ class LocalEmbedder(_Embedder):
             from tokenizers import Tokenizer
         except ImportError as error:
             raise missing_extra(self.name) from error
-        tokenizer = Tokenizer.from_file(str(paths(self.model, self._env)[1]))
+        tokenizer = Tokenizer.from_file(str(catalogue.paths(self.model, self._env)[1]))
         tokenizer.enable_truncation(self.model.context)
         tokenizer.no_padding()
         return tokenizer
@@ -221,9 +215,8 @@ class LocalEmbedder(_Embedder):
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         try:
-            return onnxruntime.InferenceSession(
-                str(weights), options, providers=["CPUExecutionProvider"]
-            )
+            providers = ["CPUExecutionProvider"]
+            return onnxruntime.InferenceSession(str(weights), options, providers=providers)
         except Exception as error:  # the library's errors have no common base class
             raise ModelUnavailable(
                 f"onnxruntime cannot load {weights}: {error}. If the file may be damaged: "
@@ -274,9 +267,8 @@ class SentenceTransformersEmbedder(_Embedder):
         for first in range(0, len(texts), _BATCH):
             if cancelled():
                 break
-            part = model.encode(
-                texts[first : first + _BATCH], batch_size=_BATCH, show_progress_bar=False
-            )
+            some = texts[first : first + _BATCH]
+            part = model.encode(some, batch_size=_BATCH, show_progress_bar=False)
             parts.append(np.asarray(part, np.float32))
         return np.concatenate(parts), sum(map(self.count_tokens, texts))
 
@@ -289,9 +281,8 @@ class SentenceTransformersEmbedder(_Embedder):
                 "(adds torch). Or use --embedder local"
             ) from error
         try:
-            return SentenceTransformer(
-                self.model, device=self.device, local_files_only=offline(self._env)
-            )
+            local = catalogue.offline(self._env)
+            return SentenceTransformer(self.model, device=self.device, local_files_only=local)
         except (OSError, ValueError, RuntimeError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             raise ModelUnavailable(f"{self.name} cannot be loaded: {first}") from error

@@ -202,6 +202,12 @@ def _raised(
     return Transient(fault, message, seconds, wait, remedy)
 
 
+_PROXY = (
+    "HTTPS_PROXY, HTTP_PROXY or ALL_PROXY has its address, with user and password if it wants "
+    "them; NO_PROXY lists hosts without it"
+)
+
+
 def unconnected(error: Exception, name: str, url: str, seconds: float) -> Exception:
     """The error to raise for a request without a reply: an error of aiohttp."""
     import aiohttp
@@ -212,13 +218,17 @@ def unconnected(error: Exception, name: str, url: str, seconds: float) -> Except
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
-            return ModelUnavailable(
-                f"{name}: invalid address {url}: it must begin with http:// or https://"
-            )
+            what = "it must begin with http:// or https://"
+            return ModelUnavailable(f"{name}: invalid address {url}: {what}")
         if isinstance(cause, aiohttp.ClientConnectorDNSError):
             what = f"unknown host {address.hostname}"
+        elif isinstance(cause, aiohttp.ClientHttpProxyError):
+            what, remedy = f"the proxy answers {cause.status} {cause.message}", _PROXY
+        elif isinstance(cause, aiohttp.ClientProxyConnectionError):
+            what, remedy = f"no answer from the proxy {cause.host}:{cause.port}", _PROXY
         elif isinstance(cause, aiohttp.ClientSSLError):
             what = f"no secure connection to {host} ({cause})"
+            remedy += "; SSL_CERT_FILE names a file with the certificates that you trust"
         elif isinstance(cause, aiohttp.ClientConnectorError):
             number = cause.os_error.errno
             reason = os.strerror(number).lower() if number else str(cause.os_error)

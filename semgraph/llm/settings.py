@@ -91,10 +91,8 @@ def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem])
     for name in env:
         own = name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else ""
         if own and own not in known and (near := did_you_mean(own, known)):
-            what, hint = (
-                f"environment: unknown variable {name}",
-                near.replace('"', f'"{_PREFIX}', 1),
-            )
+            what = f"environment: unknown variable {name}"
+            hint = near.replace('"', f'"{_PREFIX}', 1)
             problems.append(Problem(what, hint=hint))
     values = {key: env[name] for name, key in _VARIABLES.items() if name in env}
     source = _checked("environment", values, cwd, problems, also=("llm",))
@@ -358,9 +356,7 @@ class Settings:
         """These settings with other models, by role, step or `embed`; `llm` is that of all roles. Raises
         PlanError.
         """
-        keys = {
-            name if name == "llm" else f"models.{name}": model for name, model in models.items()
-        }
+        keys = {"llm" if n == "llm" else f"models.{n}": model for n, model in models.items()}
         problems, texts = list[Problem](), {k: m for k, m in keys.items() if isinstance(m, str)}
         source = from_options(texts, self.cwd, problems)
         specs = {k: Setting(m, OPTION) for k, m in keys.items() if isinstance(m, ModelSpec)}

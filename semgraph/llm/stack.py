@@ -239,14 +239,10 @@ class Limiter:
         """
         with self._guard:
             now = self._clock()
-            costs = [
-                (bucket, cost)
-                for bucket, cost in ((self.requests, 1), (self.tokens, tokens))
-                if bucket
-            ]
-            delay = max(
-                [self.resume_at - now, *(bucket.delay(cost, now) for bucket, cost in costs)]
-            )
+            buckets = ((self.requests, 1), (self.tokens, tokens))
+            costs = [(bucket, cost) for bucket, cost in buckets if bucket]
+            delays = (bucket.delay(cost, now) for bucket, cost in costs)
+            delay = max([self.resume_at - now, *delays])
             if delay <= 0:
                 for bucket, cost in costs:
                     bucket.take(cost)

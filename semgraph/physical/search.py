@@ -1,9 +1,8 @@
 """Execution of searches: one round trip for all searches over the same rows, then the rest of each
 here.
 
-The store ranks and filters as `search_spec` defines. `search_rows` does the rest over few rows,
-`search_sql` over many. So hits of the store and of a step's rows are ranked alike, and `where` is
-applied before k.
+The store ranks and filters as `search_spec` defines; `search_rows` does the rest. So hits of the
+store and of a step's rows are ranked alike, and `where` is applied before k.
 """
 
 from __future__ import annotations
@@ -13,23 +12,19 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import DataError
-from semgraph.expr.scalar import LEFT, PAIRS, STEP, STORED, short
+from semgraph.expr.scalar import short
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import VECTOR
 from semgraph.physical.search_rows import RowSearch
 from semgraph.physical.search_spec import SearchInput, SearchSpec
-from semgraph.physical.search_sql import RESULT_OF, sought_column, statement, vector_column
-from semgraph.physical.shortlist import shortlist, worth_it
-from semgraph.physical.vectors import EmbedTextsOf, given_vectors, of_one_size, vectors_of
+from semgraph.physical.vectors import EmbedTextsOf, given_vectors, vectors_of
 from semgraph.relational.batch import Batch, runtime_schema, values
-from semgraph.relational.segments import check_equal, column_of, execute, executors
+from semgraph.relational.segments import column_of
 from semgraph.stores.base import SearchQuery
 
 Searching = Callable[[Sequence[SearchQuery], pa.Table], Awaitable[list[pa.Table]]]  # `Store.search`
@@ -231,79 +226,12 @@ async def run_searches(
     hits = await queries.hits(search, {n: own.spec.node.k for n, own in queries.searches.items()})
     results = []
     for n, own in enumerate(searches):
-        result, of = await _finish(own, hits.get(n), embed, now)
+        over_rows = RowSearch(own, embed, now)
+        result, of = await over_rows.result(hits.get(n))
         k = own.spec.node.k
         while n in hits and hidden_hits(own, hits[n], result, of, k):
             k *= 4
             hits |= await queries.hits(search, {n: k})
-            result, of = await _finish(own, hits[n], embed, now)
+            result, of = await over_rows.result(hits[n])
         results.append(result.derived_from(left, of))
     return results
-
-
-async def _finish(
-    search: SearchInput, hits: Batch | None, embed: EmbedTextsOf, now: datetime | None
-) -> tuple[Batch, list[int]]:
-    over_rows = RowSearch(search, hits, now)
-    result = await over_rows.result(partial(_step_vectors, search, embed))
-    if result is not None and not executors().both:
-        return result
-    computed, of = await by_statement(search, hits, embed, now, with_step=over_rows.with_step)
-    if result is not None:
-        check_equal(search.spec.node, "a search", [search.left], result[0].rows, computed.rows)
-    return computed, of
-
-
-async def _step_vectors(search: SearchInput, embed: EmbedTextsOf, method: int) -> Any:
-    """The vectors of a step's rows for a method; they are fetched once."""
-    rows, node = search.within, search.spec.node
-    if method not in search.step_vectors:
-        assert rows is not None
-        name = node.methods[method].prop
-        search.step_vectors[method] = await vectors_of(
-            rows, f"vector of {name}", rows.column(name), embed, node.graph.partition
-        )
-    return search.step_vectors[method]
-
-
-async def by_statement(
-    search: SearchInput,
-    hits: Batch | None,
-    embed: EmbedTextsOf,
-    now: datetime | None,
-    *,
-    with_step: bool,
-) -> tuple[Batch, list[int]]:
-    """The result by the statement, and for each result row the row to which it belongs. Hits are
-    None if the store was not queried; `with_step`: rows of the step may be hits or replace stored
-    hits.
-    """
-    spec = search.spec
-    tables = {LEFT: search.left.table}
-    if hits is not None:
-        tables[STORED] = hits.table
-    if with_step and search.within is not None:
-        tables[STEP] = await _with_vectors(spec, search.within, embed)
-    for i, by in enumerate(spec.node.methods):
-        column = search.values[i]
-        if by.via == "nearest" and STEP in tables:
-            column, vectors = of_one_size(column, await _step_vectors(search, embed, i))
-            tables[STEP] = tables[STEP].append_column(vector_column(i), vectors)
-        tables[LEFT] = tables[LEFT].append_column(sought_column(i), column)
-    chosen = spec if with_step or spec.node.within is None else replace(spec, with_step=False)
-    if STEP in tables and worth_it(spec, tables):
-        tables[PAIRS] = await shortlist(spec, tables, now)
-        chosen = replace(spec, listed=True)
-    schema = runtime_schema(spec.node)
-    table = await execute(
-        statement(chosen), tables, schema.append(pa.field(RESULT_OF, pa.int64())), now
-    )
-    return Batch.of_table(table.select(schema.names)), values(table.column(RESULT_OF))
-
-
-async def _with_vectors(spec: SearchSpec, rows: Batch, embed: EmbedTextsOf) -> pa.Table:
-    table = rows.table
-    for name, text in spec.step_vectors.items():
-        vectors = await vectors_of(rows, name, rows.column(text), embed, spec.node.graph.partition)
-        table = table.append_column(name, vectors.cast(VECTOR))
-    return table

@@ -5,7 +5,7 @@ the part of the engine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -102,20 +102,17 @@ def _folded(tree: exp.Expr) -> exp.Expr:
 
 @dataclass(frozen=True)
 class SearchSpec:
-    """A search, compiled for a store, which evaluates the conjuncts `taken`. DuckDB evaluates the
-    `residual` ones on its hits, which are then fetched without a limit, as they are if `order` has
+    """A search, compiled for a store, which evaluates the conjuncts `taken`. The engine evaluates
+    the `residual` ones on its hits, which are then fetched without a limit, as they are if `order` has
     terms that are no properties.
 
-    `with_step`: there are rows of the step to search; `listed`: the statement receives the pairs of
-    row and step row to rank. `more` are further properties that the store returns because an equal
-    search of the plan reads them.
+    `more` are further properties that the store returns because an equal search of the plan reads
+    them.
     """
 
     node: Search
     taken: tuple[Scalar, ...]
     residual: tuple[Scalar, ...]
-    with_step: bool = True
-    listed: bool = False
     nearest: str = "exact"
     more: frozenset[str] = frozenset()
 
@@ -241,8 +238,6 @@ class SearchInput:
     left: Batch
     within: Batch | None
     values: Sequence[pa.Array[Any]]
-    # the vectors of the step's rows by method, once they were fetched
-    step_vectors: dict[int, Any] = field(default_factory=dict)
 
 
 def step_texts(spec: SearchSpec, method: int) -> list[str]:

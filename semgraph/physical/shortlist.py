@@ -1,13 +1,14 @@
-"""The shortlist of a search, computed by numpy: the pairs of row and step row that can be among the
-k best. It serves searches with too many pairs for a statement.
+"""The shortlist of a search over many pairs of row and step row: those that can be among the k best,
+found by DuckDB and numpy.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,63 +16,80 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.functions import distinct_words
-from semgraph.expr.scalar import LEFT, STEP
+from semgraph.expr.scalar import LEFT, RIGHT, STEP
+from semgraph.expr.types import sql_type
 from semgraph.logical.search import SearchMethod
-from semgraph.physical.search_spec import SearchSpec, joined_texts, step_texts
-from semgraph.physical.search_sql import PAIR, allowed, sought_column, vector_column
+from semgraph.physical.search_spec import NAMES, SearchInput, SearchSpec, joined_texts, step_texts
+from semgraph.physical.vectors import of_one_size
 from semgraph.relational.batch import PARTITION, dense, values
 from semgraph.relational.segments import execute
+from semgraph.relational.sql import order_sql, quote, scalar_sql
 
-# The number of pairs of row and step row from which a shortlist is faster than a statement.
-MANY = 20_000
 _BLOCK = 8_000_000  # pairs in one block
 # Cosines that differ by less may have another order in exact arithmetic.
 _CLOSE = 1e-3
 _EQUAL = 1e-6
-_SCHEMA = pa.schema([pa.field(name.strip('"'), pa.int64()) for name in PAIR])
+_SCHEMA = pa.schema([("q", pa.int64()), ("s", pa.int64())])
 Numbers = npt.NDArray[Any]
-Tables = dict[str, pa.Table]
+Pair = tuple[int, int]  # the indices of a row and of a row of the step
 
 
-def worth_it(spec: SearchSpec, tables: Tables) -> bool:
-    """Whether there are enough pairs for a shortlist to be faster."""
-    left, step = tables[LEFT], tables[STEP]
-    if not spec.node.methods or left.num_rows * step.num_rows <= MANY:
-        return False
-    if PARTITION not in left.column_names or PARTITION not in step.column_names:
-        return True
-    own, others = (np.bincount(table.column(PARTITION).to_numpy()) for table in (left, step))
-    common = min(len(own), len(others))
-    return int(own[:common] @ others[:common]) > MANY
+@lru_cache(maxsize=256)
+def _allowed(spec: SearchSpec) -> str:
+    """The statement of all pairs for which `where` holds; by order, of the k best of each row."""
+    node, names = spec.node, spec.node.within.schema.names if spec.node.within is not None else ()
+    parts = (
+        f"{quote(f.name)} := CAST({quote(f.name) if f.name in names else 'NULL'} AS {sql_type(f.type)})"
+        for f in node.hit_type
+        if f.name not in NAMES
+    )
+    alias, owner = quote(node.alias), quote(node.graph.partition)
+    terms = [f"({scalar_sql(node.where, windowed=False)})"] if node.where is not None else []
+    columns = [f"struct_pack({', '.join(parts)}) AS {alias}", f'{ORDINAL} AS "#s"']
+    if node.by_window:
+        columns.append(f'{PARTITION} AS "#scope"')
+        terms.append(f'{LEFT}.{PARTITION} = {RIGHT}."#scope"')
+    elif node.by_owner:
+        columns.append(f"coalesce({owner}, '') AS \"#scope\"")
+        terms.append(f"coalesce({LEFT}.{owner}, '') = {RIGHT}.\"#scope\"")
+    best = ""
+    if not node.methods:
+        order = order_sql(node.order, node, f"{alias}.{quote(node.hit_key)}")
+        over = f"PARTITION BY {LEFT}.{ORDINAL} ORDER BY {order}"
+        best = f" QUALIFY row_number() OVER ({over}) <= {node.k}"
+    rows = f"(SELECT {', '.join(columns)} FROM {STEP}) AS {RIGHT}"
+    joined = f"{LEFT} JOIN {rows} ON {' AND '.join(terms) or 'TRUE'}"
+    return f'SELECT {LEFT}.{ORDINAL} AS q, {RIGHT}."#s" AS s FROM {joined}{best}'
 
 
-async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> pa.Table:
-    """Pairs that include the k best of each row and method among the rows of the step, from the
-    tables of the statement: the rows with the values of each method, and the step's rows with their
-    vectors.
+async def shortlist(
+    search: SearchInput, vectors: Mapping[int, Any], now: datetime | None
+) -> list[list[Pair]]:
+    """For each method, or for the order, pairs that include the k best of each row among the rows of
+    the step, whose vectors are given by method.
     """
-    left, step = tables[LEFT], tables[STEP]
+    assert search.within is not None
+    node, left, step = search.spec.node, search.left.table, search.within.table
     place = np.empty(step.num_rows, np.int64)  # the rank of each key; it breaks ties
-    place[pc.sort_indices(step.column(spec.node.hit_key)).to_numpy()] = np.arange(step.num_rows)
-    methods = [_compared(spec, by, n, left, step) for n, by in enumerate(spec.node.methods)]
-    shortlisted: list[tuple[int, int, Numbers]] = []
+    place[pc.sort_indices(step.column(node.hit_key)).to_numpy()] = np.arange(step.num_rows)
+    methods = [_compared(search, by, n, vectors) for n, by in enumerate(node.methods)]
+    pairs: list[list[Pair]] = [[] for _ in methods or (None,)]
     size = max(1, _BLOCK // step.num_rows)
     for first in range(0, left.num_rows, size):
         rows = left.slice(first, size)
-        pairs = await execute(allowed(spec), {LEFT: rows, STEP: step}, _SCHEMA, now)
+        found = await execute(_allowed(search.spec), {LEFT: rows, STEP: step}, _SCHEMA, now)
+        q, s = found.column(0).to_numpy(), found.column(1).to_numpy()
+        if not methods:
+            pairs[0] += zip((q + first).tolist(), s.tolist(), strict=True)
+            continue
         may = np.zeros((rows.num_rows, step.num_rows), bool)
-        may[pairs.column(0).to_numpy(), pairs.column(2).to_numpy()] = True
-        for n, method in enumerate(methods):
-            shortlisted += [
-                (first + q, n, best) for q, best in method.best(first, may, place, spec.node.k)
-            ]
-    counts = [len(best) for _, _, best in shortlisted]
-    columns = [
-        np.repeat(np.array([one[i] for one in shortlisted], np.int64), counts) for i in (0, 1)
-    ]
-    columns.append(np.concatenate([np.zeros(0, np.int64), *(best for _, _, best in shortlisted)]))
-    return pa.table([pa.array(column) for column in columns], schema=_SCHEMA)
+        may[q, s] = True
+        for method, own in zip(methods, pairs, strict=True):
+            for row, best in method.best(first, may, place, node.k):
+                own += [(first + row, n) for n in best.tolist()]
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -129,15 +147,16 @@ def _first_of_each(rows: Numbers, kinds: Numbers, place: Numbers, k: int) -> Num
 
 
 def _compared(
-    spec: SearchSpec, by: SearchMethod, method: int, left: pa.Table, step: pa.Table
+    search: SearchInput, by: SearchMethod, method: int, vectors: Mapping[int, Any]
 ) -> _Compared:
-    sought = left.column(sought_column(method))
+    sought, within = search.values[method], search.within
+    assert within is not None
     if by.via == "nearest":
-        return _vectors(sought, step.column(vector_column(method)), by.above)
+        return _vectors(*of_one_size(sought, vectors[method]), by.above)
     if by.via == "equal":
-        return _equals(values(sought), values(step.column(by.prop)))
-    columns = [values(step.column(name)) for name in step_texts(spec, method)]
-    return _texts(values(sought), joined_texts(columns, step.num_rows))
+        return _equals(values(sought), within.column(by.prop))
+    columns = [within.column(name) for name in step_texts(search.spec, method)]
+    return _texts(values(sought), joined_texts(columns, within.num_rows))
 
 
 def _numbered(things: Sequence[Hashable | None]) -> tuple[Numbers, list[Any]]:
@@ -189,23 +208,20 @@ def _texts(sought: Sequence[str | None], texts: Sequence[str]) -> _Compared:
     return _Compared(left, step, scores, 0.0, _EQUAL)
 
 
-def _vectors(
-    sought: pa.ChunkedArray[Any], vectors: pa.ChunkedArray[Any], above: float
-) -> _Compared:
+def _vectors(sought: Any, vectors: Any, above: float) -> _Compared:
     left, mine = _directions(sought)
     step, others = _directions(vectors)
 
     def scores(which: Numbers) -> Numbers:
         cosines = mine[which] @ others.T
-        # Of a vector without a direction the statement decides.
+        # Of a vector without a direction DuckDB's cosine decides.
         return np.where(np.isnan(cosines), np.inf, cosines)
 
     return _Compared(left, step, scores, above - _CLOSE, _CLOSE)
 
 
-def _directions(column: pa.ChunkedArray[Any]) -> tuple[Numbers, Numbers]:
+def _directions(array: Any) -> tuple[Numbers, Numbers]:
     """For each vector the number of its value, -1 for NULL; and the distinct ones, of length 1."""
-    array: Any = column.combine_chunks()
     size = array.type.list_size
     valid = np.asarray(pc.is_valid(array))
     flat = (

@@ -184,7 +184,7 @@ def compile_segment(
 
 
 class Executors(NamedTuple):
-    """The choice of executors for segments and searches: generated Python, if it can, up to `few`
+    """The choice of executors for segments: generated Python, if it can, up to `few`
     rows. `both`: DuckDB computes these too, and the results must agree.
     """
 

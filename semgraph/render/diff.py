@@ -141,9 +141,8 @@ def differing(
             continue
         before, after = _value(diff, name, old), _value(diff, name, new)
         if before == after:  # they differ in spaces and lines only, or in hidden characters
-            before, after = (
-                json.dumps(each, ensure_ascii=False, default=str) for each in (old, new)
-            )
+            texts = (json.dumps(v, ensure_ascii=False, default=str) for v in (old, new))
+            before, after = texts
         yield name, form.format(*_pair(before, after, max(20, room - len(name))))
 
 

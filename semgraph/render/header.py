@@ -53,11 +53,8 @@ def header(
     """
     rows, means = list(_inputs(plan, inputs, requested)), list(_means(plan, settings, requested))
     if every:
-        for word, text, origin in (
-            HeaderFact("plan", f"{plan.name} ({_where(typed)})"),
-            *rows,
-            *means,
-        ):
+        first = HeaderFact("plan", f"{plan.name} ({_where(typed)})")
+        for word, text, origin in (first, *rows, *means):
             yield f"{word:<6} {text}" + (f"   ({origin})" if origin else "")
         return
     yield " · ".join((plan.name, *(each.text for each in rows)))
@@ -92,11 +89,8 @@ def _inputs(
             every = f"all {_partition(plan).removesuffix('_id')}s"
             yield HeaderFact("input", f"{each.source}: {every}")
             continue
-        values = (
-            each.rows.column(_partition(plan)).to_pylist()
-            if _partition(plan) in each.rows.column_names
-            else []
-        )
+        named = _partition(plan) in each.rows.column_names
+        values = each.rows.column(_partition(plan)).to_pylist() if named else []
         counted = f"{plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, values)}"
         yield HeaderFact("input", f"{each.source}: {counted}{_first(plan, each.name, requested)}")
     if not inputs and requested.resume is not None:
@@ -134,11 +128,8 @@ def _of(plan: LogicalPlan, values: Sequence[str | None]) -> str:
     called = _partition(plan).removesuffix("_id")
     if partitions in ([], [""]):
         return ""
-    return (
-        f' of {called} "{partitions[0]}"'
-        if len(partitions) == 1
-        else f" of {len(partitions)} {called}s"
-    )
+    several = f" of {len(partitions)} {called}s"
+    return f' of {called} "{partitions[0]}"' if len(partitions) == 1 else several
 
 
 def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
@@ -201,9 +192,7 @@ def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
     from semgraph.llm.catalogue import on_disk
 
     needs = plan.needs
-    specs = [settings.model(role) for role in needs.roles] + (
-        [settings.embedder] if needs.embeds else []
-    )
+    specs = list(map(settings.model, needs.roles)) + [settings.embedder] * needs.embeds
     files = (PROVIDERS[spec.provider].files(spec) for spec in specs)
     models = {model.name: model for model in files if model is not None}
     return [model for model in models.values() if not on_disk(model, settings.environment)]

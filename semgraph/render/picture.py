@@ -114,6 +114,13 @@ class Picture:
         nodes = {key: node for key, node in self.nodes.items() if not node.background}
         return (edges, nodes) if edges or nodes else (self.edges, self.nodes)
 
+    @property
+    def alone(self) -> dict[str, Dot]:
+        """The nodes of the front without an edge of it."""
+        edges, nodes = self.front
+        tied = {end for edge in edges.values() for end in (edge.source, edge.target)}
+        return {key: node for key, node in nodes.items() if key not in tied}
+
     def name(self, key: str) -> str:
         """The name of a node, else its abbreviated key."""
         return self.nodes[key].name if key in self.nodes else self.names.get(key, key[:_MORE])
@@ -145,7 +152,7 @@ def pictures(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[Pictu
             _add_sources(picture, str(row[graph.key]), row.get(draw.sources) or ())
     for picture in by_partition.values():
         _tie(picture)
-    return [p for p in by_partition.values() if p.nodes or p.edges]
+    return [p for p in by_partition.values() if p.nodes or p.edges or _partial(p)]
 
 
 def of_run(run: Run) -> list[Picture]:
@@ -170,12 +177,9 @@ def of_run(run: Run) -> list[Picture]:
 
     if not written:
         return pictures(tables("steps", returned), graph)
-    drawn = pictures(
-        tables(WRITTEN, (name for name in {**labels, **dict.fromkeys(written)} if name in written)),
-        graph,
-    )
-    borrow_names(drawn, tables("steps", returned), graph)
-    return drawn
+    drawn = pictures(tables(WRITTEN, written), graph)
+    complete(drawn, tables("steps", returned), graph)
+    return [picture for picture in drawn if picture.nodes or picture.edges]
 
 
 def _drawn_label(name: str, draw: Draw, kind: str) -> Label:
@@ -186,25 +190,34 @@ def _drawn_label(name: str, draw: Draw, kind: str) -> Label:
     )
 
 
-def borrow_names(
+def complete(
     drawn: Iterable[Picture], tables: Iterable[tuple[str, pa.Table]], graph: Graph
 ) -> None:
-    """Name nodes that have only a key, such as stored ones at an end of a new edge, or of which a run
-    wrote other properties.
+    """Complete stored nodes that have only a key, such as an end of a new edge, and stored edges of
+    which a run wrote only some properties.
 
     Args:
         drawn: The pictures, which are modified.
-        tables: Tables that may have the names; read if a name is missing.
+        tables: Tables that may have the rest; read if something is missing.
         graph: The graph.
     """
-    nameless = [(picture, key) for picture in drawn for key in _nameless(picture)]
-    known = {p.partition: p for p in pictures(tables, graph)} if nameless else {}
-    for picture, key in nameless:
-        other = known.get(picture.partition)
-        if other is not None and key in picture.nodes:
-            picture.nodes[key].name = other.name(key)
-        elif other is not None:
-            picture.names[key] = other.name(key)
+    lacking = [p for p in drawn if _nameless(p) or _partial(p)]
+    known = {p.partition: p for p in pictures(tables, graph)} if lacking else {}
+    for picture in lacking:
+        other = known.get(picture.partition, Picture(picture.partition))
+        for key in _partial(picture) & other.edges.keys():
+            edge, new = picture.loose.pop(key), other.edges[key]
+            picture.edges[key] = replace(new, label=edge.label, background=edge.background)
+        for key in _nameless(picture):
+            if key in picture.nodes:
+                picture.nodes[key].name = other.name(key)
+            else:
+                picture.names[key] = other.name(key)
+
+
+def _partial(picture: Picture) -> set[str]:
+    """The edges of earlier runs of which this one wrote some properties."""
+    return {key for key, edge in picture.loose.items() if not edge.source}
 
 
 def _nameless(picture: Picture) -> list[str]:
@@ -219,10 +232,9 @@ def _add_edge(
 ) -> None:
     key = str(row[graph.key])
     drawn = draw.edge in row or draw.text in row
-    ends = str(row.get("source")), str(row.get("target"))
+    ends = str(row.get("source") or ""), str(row.get("target") or "")
     new = Arrow(*ends, label, label, background=draw.background)
-    if key not in picture.edges and "source" not in row:  # an edge of an earlier run
-        drawn = False
+    drawn = key in picture.edges or (drawn and bool(ends[0]))  # else of an earlier run
     edge = (picture.edges if drawn else picture.loose).setdefault(key, new)
     edge.name = plain_line(str(row.get(draw.edge) or "")) or edge.name
     edge.text = plain_line(str(row.get(draw.text) or "")) or edge.text
@@ -283,11 +295,10 @@ def lines(
     place = {key: i for i, key in enumerate(picture.nodes)}
     facts, nodes = picture.front
     edges = sorted(facts.values(), key=lambda edge: place.get(edge.source, len(place)))
-    tied = {end for edge in edges for end in (edge.source, edge.target)}
-    named = {key: dot.name for key, dot in nodes.items() if dot.name != key[:_MORE]}
-    alone = {key: name for key, name in (named or picture.names).items() if key not in tied}
+    named = {key: dot for key, dot in picture.alone.items() if dot.name != key[:_MORE]}
+    alone = named if named or facts else picture.alone
     drawn = edges[:_EDGES]
-    counted = {*facts, *tied, *alone}
+    counted = {*facts, *alone, *(nodes.keys() - picture.alone.keys())}
     name = f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}"'
     title = f"{name}, {of}: {picture.counts(counted.__contains__)}"
     columns = [
@@ -308,10 +319,10 @@ def lines(
     for row, edge in zip(rows, drawn, strict=False):
         yield row.plain
         if edge.text:
-            yield clipped(f'{left} "{edge.text}"', width)
+            yield f'{left} "{clipped(edge.text, max(width - len(left) - 3, 1))}"'
     if len(edges) > _EDGES:
         yield f"  … {plural(len(edges) - _EDGES, 'more edge')}"
-    yield from _alone(picture, [*alone.values()], width)
+    yield from _alone(picture, [dot.name for dot in alone.values()], width)
     if left_out := picture.counts(lambda key: key not in counted):
         yield from hanging(f"  not drawn: {left_out}", width, 4)
     if dropped := [column.title for column in columns[len(fitted) :]]:

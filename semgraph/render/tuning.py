@@ -172,9 +172,8 @@ def lines(tuning: Tuning, width: int) -> Iterator[Text]:
 
 def rows(tuning: Tuning) -> list[dict[str, Any]]:
     """A row for the reference and for each candidate, with what its trials cost."""
-    own = [
-        {n: v for n, v in vars(t).items() if n not in ("changes", "spent")} for t in _every(tuning)
-    ]
+    apart = ("changes", "spent")
+    own = [{n: v for n, v in vars(t).items() if n not in apart} for t in _every(tuning)]
     return [row | vars(t.spent) for row, t in zip(own, _every(tuning), strict=True)]
 
 

@@ -28,36 +28,15 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Stop
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.relational.batch import (
-    INPUT_ROW,
-    PARTITION,
-    Batch,
-    conform,
-    pick,
-    rows_at,
-    runtime_schema,
-    values,
-)
+from semgraph.relational import batch
 from semgraph.relational.segments import column_of
+from semgraph.semantic import ask
 from semgraph.semantic.answers import answer_table
-from semgraph.semantic.ask import (
-    Answered,
-    Asking,
-    Failure,
-    Flags,
-    QuestionKey,
-    answer_columns,
-    answer_items,
-    check_input_of,
-    evidence,
-    failures,
-    question_keys,
-)
 from semgraph.semantic.contract import Item, Outcome, RowEstimate
 from semgraph.semantic.groups import row_groups
 from semgraph.semantic.implementation import Implementation, estimated
 
-Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
+Through = Callable[[batch.Batch], Awaitable[tuple[batch.Batch, Sequence[int]]]]
 
 
 @dataclass
@@ -119,11 +98,11 @@ def chunks(
 async def in_chunks(
     node: SemMap | SemFilter,
     stop: Stop,
-    rows: Batch,
+    rows: batch.Batch,
     at_once: int,
     now: datetime | None,
     through: Through,
-) -> Batch:
+) -> batch.Batch:
     """Pass the rows of a relation through stacked operators, in chunks, until enough rows result;
     the result is in the order of the relation.
 
@@ -141,9 +120,11 @@ async def in_chunks(
         places += sorted(passed)
         chunk = sorted(pending.send(passed))
     order = np.argsort(places).tolist()
-    table = rows_at(pa.concat_tables([piece.table for piece in pieces]), order)
+    table = batch.rows_at(pa.concat_tables([piece.table for piece in pieces]), order)
     sources = [source for piece in pieces for source in piece.sources or ()]
-    return Batch.of_table(table).with_sources([sources[i] for i in order] if sources else None)
+    return batch.Batch.of_table(table).with_sources(
+        [sources[i] for i in order] if sources else None
+    )
 
 
 def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementation[Any]) -> int:
@@ -154,21 +135,22 @@ def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementat
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1
 
 
-async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: ask.Asking) -> ask.Answered:
     """Add the answers to the rows as columns."""
     (table,) = inputs
-    rows = Batch.of_table(table)
+    rows = batch.Batch.of_table(table)
     selected = np.ones(table.num_rows, bool)
     if node.when is not None:
         selected = await _holds(node.when, node, rows, asking)
     if node.answer_schema:
         selected &= np.asarray(
-            [schema is not None for schema in values(pick(table, node.answer_schema))], bool
+            [schema is not None for schema in batch.values(batch.pick(table, node.answer_schema))],
+            bool,
         )
     asked = await _ask_rows(node, table, selected, asking, ~selected)
-    errors = values(asked.answers.column("error"))
+    errors = batch.values(asked.answers.column("error"))
     otherwise = dict(node.otherwise)
-    columns = answer_columns(node, asked.answers, asked.rows, table.num_rows)
+    columns = ask.answer_columns(node, asked.answers, asked.rows, table.num_rows)
     for f in node.answer_fields():
         if f.name in otherwise and not selected.all():
             rest = await column_of(otherwise[f.name], node.input, rows, asking.now, f.type)
@@ -177,14 +159,16 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> A
     if node.on_error != "null":
         lost = [row for row, error in zip(asked.rows, errors, strict=True) if error is not None]
         stays[lost] = False
-    failed = failures(node, table, asked.rows, errors)
+    failed = ask.failures(node, table, asked.rows, errors)
     return _answered(node, table, asked, columns, stays, failed)
 
 
-async def sem_filter(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def sem_filter(
+    node: SemFilter, inputs: Sequence[pa.Table], asking: ask.Asking
+) -> ask.Answered:
     """Keep the rows whose answer is yes, and those without `when` for which `otherwise` holds."""
     (table,) = inputs
-    rows, keep = Batch.of_table(table), np.zeros(table.num_rows, bool)
+    rows, keep = batch.Batch.of_table(table), np.zeros(table.num_rows, bool)
     selected = np.ones(table.num_rows, bool)
     if node.when is not None and node.otherwise is not None:
         selected = await _holds(node.when, node, rows, asking)
@@ -193,10 +177,10 @@ async def sem_filter(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking
     keep &= asked.reached
     keep[asked.rows] = [
         node.on_error == "null" if answer is None else answer
-        for answer in values(asked.answers.column("keep"))
+        for answer in batch.values(asked.answers.column("keep"))
     ]
-    failed = _failures(node, table, asked.rows, values(asked.answers.column("error")))
-    columns = answer_columns(node, asked.answers, asked.rows, table.num_rows)
+    failed = _failures(node, table, asked.rows, batch.values(asked.answers.column("error")))
+    columns = ask.answer_columns(node, asked.answers, asked.rows, table.num_rows)
     return _answered(node, table, asked, columns, keep, failed)
 
 
@@ -205,26 +189,28 @@ def _answered(
     table: pa.Table,
     asked: _RowAnswers,
     columns: dict[str, Any],
-    stays: Flags,
-    failed: tuple[Failure, ...],
-) -> Answered:
+    stays: ask.Flags,
+    failed: tuple[ask.Failure, ...],
+) -> ask.Answered:
     """The result: the rows that stay, with their answers."""
     places = np.flatnonzero(stays).tolist()
     result = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), **columns})
     if len(places) < table.num_rows:
         result = result.filter(pa.array(stays))
-    return Answered(
-        conform(result, runtime_schema(node)),
+    return ask.Answered(
+        batch.conform(result, batch.runtime_schema(node)),
         failed,
         node.on_error == "null",
-        evidence(table, asked.rows, asked.texts, asked.answers),
+        ask.evidence(table, asked.rows, asked.texts, asked.answers),
         len(asked.rows),
         sources=[(place,) for place in places],
         about=[(row,) for row in asked.rows],
     )
 
 
-async def _holds(scalar: Scalar, node: SemMap | SemFilter, rows: Batch, asking: Asking) -> Flags:
+async def _holds(
+    scalar: Scalar, node: SemMap | SemFilter, rows: batch.Batch, asking: ask.Asking
+) -> ask.Flags:
     """For each row whether a condition is true."""
     column = await column_of(scalar, node.input, rows, asking.now, pa.bool_())
     return np.asarray([bool(holds) for holds in column.column("x")], bool)
@@ -232,15 +218,15 @@ async def _holds(scalar: Scalar, node: SemMap | SemFilter, rows: Batch, asking: 
 
 def _failures(
     node: SemFilter, table: pa.Table, answered: Sequence[int], errors: Sequence[str | None]
-) -> tuple[Failure, ...]:
+) -> tuple[ask.Failure, ...]:
     """The rows with an error. A row that an earlier join repeated is one failure, without the
     joined columns.
     """
     if not node.original_columns:
-        return failures(node, table, answered, errors)
-    names = (*node.original_columns, INPUT_ROW, PARTITION)
+        return ask.failures(node, table, answered, errors)
+    names = (*node.original_columns, batch.INPUT_ROW, batch.PARTITION)
     own = table.select([name for name in names if name in table.column_names])
-    failed = failures(node, own, answered, errors)
+    failed = ask.failures(node, own, answered, errors)
     first = {
         (failure.input_row, canonical_json(failure.row)): failure for failure in reversed(failed)
     }
@@ -254,18 +240,22 @@ class _RowAnswers:
     rows: Sequence[int]  # the numbers of the answered rows, ascending
     texts: Sequence[str]  # the columns that the prompt reads from these rows, as JSON
     answers: pa.Table  # of these rows
-    reached: Flags  # of each row, whether it was processed: a limit may end the work before
+    reached: ask.Flags  # of each row, whether it was processed: a limit may end the work before
 
 
 async def _ask_rows(
-    node: SemMap | SemFilter, table: pa.Table, selected: Flags, asking: Asking, stay_unasked: Flags
+    node: SemMap | SemFilter,
+    table: pa.Table,
+    selected: ask.Flags,
+    asking: ask.Asking,
+    stay_unasked: ask.Flags,
 ) -> _RowAnswers:
     """Answer the selected rows of a relation; below a limit in its order, chunk by chunk, until
     `node.stop` has enough. `stay_unasked` are the rows that are in the result without an answer.
     """
     index = np.flatnonzero(selected).tolist()
-    left = table if len(index) == table.num_rows else rows_at(table, index)
-    keys = dict(zip(index, question_keys(node, left, asking), strict=True))
+    left = table if len(index) == table.num_rows else batch.rows_at(table, index)
+    keys = dict(zip(index, ask.question_keys(node, left, asking), strict=True))
     known = {} if asking.known is None else asking.known
     pending, chunk = None, list(range(table.num_rows))
     if node.stop is not None:
@@ -299,8 +289,8 @@ def _stays(node: SemMap | SemFilter, answer: Outcome) -> bool:
 async def _reusing_known(
     node: SemMap | SemFilter,
     table: pa.Table,
-    keys: Mapping[int, QuestionKey],
-    asking: Asking,
+    keys: Mapping[int, ask.QuestionKey],
+    asking: ask.Asking,
     known: dict[object, Outcome],
 ) -> list[Outcome]:
     """The answers of some rows, by their keys; rows with equal keys share one, also a known one."""
@@ -308,15 +298,15 @@ async def _reusing_known(
     if new:
         places, counts = sorted(new.values()), Counter(keys.values())
         times = [counts[keys[place]] for place in places]
-        left = table if len(places) == table.num_rows else rows_at(table, places)
-        answers = await answer_items(
+        left = table if len(places) == table.num_rows else batch.rows_at(table, places)
+        answers = await ask.answer_items(
             node,
             left,
             None,
             [Item(row) for row in range(len(places))],
             asking,
             times if max(times) > 1 else (),
-            check_input=check_input_of(node, left),
+            check_input=ask.check_input_of(node, left),
         )
         known |= {keys[place]: answer for place, answer in zip(places, answers, strict=True)}
     return [known[key] for key in keys.values()]

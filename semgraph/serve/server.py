@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property, partial
 from importlib.metadata import version
+from itertools import count
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -40,7 +41,7 @@ from semgraph.expr.isolated import PROCESS, SECONDS, SqlProcess
 from semgraph.formats import escaped, shortened
 from semgraph.logical.plan import LogicalPlan
 from semgraph.relational.segments import DEADLINE, Deadline
-from semgraph.serve.tools import PlanTool, public, structured, summary
+from semgraph.serve.tools import PlanTool, public, result_schema, structured, summary
 from semgraph.session import Session
 from semgraph.turns import Turns
 
@@ -102,12 +103,10 @@ class ToolServer:
 
     def _instructions(self) -> str:
         """What an agent should know of the tools."""
-        kinds = {"read": False, "write": True}
-        said = (
-            f"These {verb}: {', '.join(n for n, tool in self._tools.items() if tool.writes is writes)}."
-            for verb, writes in kinds.items()
-            if any(tool.writes is writes for tool in self._tools.values())
-        )
+        by: dict[str, list[str]] = {"read": [], "write": []}
+        for name, tool in self._tools.items():
+            by["write" if tool.writes else "read"].append(name)
+        said = (f"These {verb}: {', '.join(names)}." for verb, names in by.items() if names)
         times = "A fact with an end has ended: it held until then, and holds no more."
         return " ".join(("Tools over a graph.", *said, times))
 
@@ -131,8 +130,7 @@ class ToolServer:
             known = ", ".join(self._tools)
             what = f'there is no tool "{shortened(public(params.name), 100)}". Tools: {known}'
             raise MCPError(INVALID_PARAMS, what)
-        work = self._placed(tool, params.arguments or {}, context)
-        return await self._until_cancelled(work)
+        return await self._until_cancelled(self._placed(tool, params.arguments or {}, context))
 
     async def _placed(
         self, tool: PlanTool, arguments: dict[str, Any], context: Context
@@ -177,9 +175,8 @@ class ToolServer:
                         turn = self._turns.setdefault(group, Turns())
                     await turns.enter_async_context(turn)
                 with in_shell(False):  # an agent sets arguments, and answers no questions
-                    plan = self._session.prepare(
-                        tool.file.path, params=call.params, preset=call.preset
-                    )
+                    path, params = tool.file.path, call.params
+                    plan = self._session.prepare(path, params=params, preset=call.preset)
                     result = await self._session.arun(
                         plan, inputs=call.inputs, progress=progress, begun=begun.append
                     )
@@ -210,9 +207,7 @@ class ToolServer:
 def _client(context: Context) -> object:
     """The caller: a session, or the connection of a request; over stdio there is one client."""
     request = context.request
-    if request is None:
-        return None
-    return request.headers.get("mcp-session-id") or request.client
+    return request and (request.headers.get("mcp-session-id") or request.client)
 
 
 def _described(tool: PlanTool) -> Tool:
@@ -220,7 +215,7 @@ def _described(tool: PlanTool) -> Tool:
         name=tool.name,
         description=tool.description,
         input_schema=tool.arguments,
-        output_schema=tool.results,
+        output_schema=result_schema(tool.plan),
         annotations=ToolAnnotations(
             read_only_hint=not tool.writes, destructive_hint=tool.deletes, open_world_hint=False
         ),
@@ -243,13 +238,10 @@ async def _reporting(context: Context) -> AsyncIterator[Callable[[Progress], Non
     events: asyncio.Queue[Progress] = asyncio.Queue()
 
     async def send() -> None:
-        count = 0
-        while True:
+        for number in count(1):
             event = await events.get()
-            count += 1
-            what = event.step or "committed"
-            message = f"{what}: {event.done} of {event.total}"
-            await context.session.report_progress(count, None, message)
+            message = f"{event.step or 'committed'}: {event.done} of {event.total}"
+            await context.session.report_progress(number, None, message)
 
     sending = asyncio.ensure_future(send())
     loop = asyncio.get_running_loop()

@@ -78,11 +78,6 @@ class PlanTool:
         notes = Notes(text, parse(text, self.file.path.name))
         return arguments_schema(self.plan, self._filled, notes.at)
 
-    @cached_property
-    def results(self) -> Schema:
-        """The JSON Schema of the result."""
-        return result_schema(self.plan)
-
     @property
     def writes(self) -> bool:
         """Whether it may write to the store."""
@@ -97,13 +92,13 @@ class PlanTool:
     @cached_property
     def _filled(self) -> dict[str, frozenset[str]]:
         """The columns that the server fills, by input: those with a group, or lists of groups."""
-        if self.group is None:
-            return dict.fromkeys(self.plan.inputs, frozenset())
-        return {
-            name: frozenset(self._group_values(spec)) for name, spec in self.plan.inputs.items()
-        }
+        inputs = self.plan.inputs.items()
+        return {name: frozenset(self._group_values(spec)) for name, spec in inputs}
 
     def _group_values(self, spec: InputSpec) -> dict[str, Any]:
+        """The values of these columns."""
+        if self.group is None:
+            return {}
         own = dict.fromkeys(group_columns(self.plan, spec), self.group)
         several = {f"{name}s" for name in (*own, self.plan.graph.partition)}
         lists = {name for name, kind in spec.columns if name in several and kind.item is not None}
@@ -119,23 +114,21 @@ class PlanTool:
         params, preset = remaining.pop(PARAMS, None), remaining.pop(PRESET, None)
         if params is not None and not isinstance(params, Mapping):
             raise PlanError(f"{PARAMS} must be an object of parameters")
-        if preset is not None and (
-            not isinstance(preset, str) or preset.endswith((".yaml", ".yml"))
-        ):
+        is_file = isinstance(preset, str) and preset.endswith((".yaml", ".yml"))
+        if preset is not None and (is_file or not isinstance(preset, str)):
             raise PlanError(f"{PRESET} must be the name of a preset")
         known = [n for n, spec in self.plan.inputs.items() if visible(spec, self._filled[n])]
         for name in remaining:
             if name not in known:
                 every = among(name, self.arguments["properties"], "arguments")
                 raise PlanError(f'{self.name} has no argument "{name}"', **every)
-        inputs = {
-            name: self._rows(spec, remaining.get(name)) for name, spec in self.plan.inputs.items()
-        }
+        specs = self.plan.inputs.items()
+        inputs = {name: self._rows(spec, remaining.get(name)) for name, spec in specs}
         return Call(inputs, params or {}, preset)
 
     def _rows(self, spec: InputSpec, rows: Any) -> Any:
         """The rows of an input. A missing input never means the plan's example."""
-        fill = self._group_values(spec) if self.group is not None else {}
+        fill = self._group_values(spec)
         columns = visible(spec, self._filled[spec.name])
         if not columns:
             return [fill]
@@ -152,10 +145,9 @@ class PlanTool:
             raise InputError(f"{self.name}: {spec.name} is no list of rows", hint=hint)
         _require_columns(spec, columns, rows)
         for number, row in enumerate(rows, 1):
-            for name in needed:
-                if name not in row:
-                    what = f'{self.name}: row {number} of {spec.name} has no "{name}"'
-                    raise InputError(what, hint=hint)
+            for name in (each for each in needed if each not in row):
+                what = f'{self.name}: row {number} of {spec.name} has no "{name}"'
+                raise InputError(what, hint=hint)
         return [{**row, **fill} for row in rows]
 
     def groups(self, call: Call) -> list[str]:
@@ -172,15 +164,11 @@ class PlanTool:
 
 def _require_columns(spec: InputSpec, columns: Iterable[str], rows: Iterable[Any]) -> None:
     """Refuse columns that the input lacks; a run would drop them. Raises InputError."""
-    known = list(columns)
-    problems = {
-        name: Problem(
-            f'input {spec.name}, row {number}: no column "{name}"', **among(name, known, "columns")
-        )
-        for number, row in enumerate(rows, 1)
-        for name in (row if isinstance(row, Mapping) else ())
-        if name not in known
-    }
+    known, problems = list(columns), dict[str, Problem]()
+    for number, row in enumerate(rows, 1):
+        for name in (each for each in row if each not in known):
+            what = f'input {spec.name}, row {number}: no column "{name}"'
+            problems[name] = Problem(what, **among(name, known, "columns"))
     if problems:
         raise InputError(*problems.values())
 
@@ -238,6 +226,7 @@ def public(text: str) -> str:
 def structured(result: Result, limit: int) -> dict[str, Any]:
     """The result of a call as JSON: at most `limit` rows of each table."""
     total = result.meter.total()
+    cost = {name: getattr(total, name) for name in ("tokens_in", "tokens_out", "dollars")}
     left_out = {name: result.count(name) - limit for name in result.tables}
     outcome = {
         "run": result.run,
@@ -248,18 +237,11 @@ def structured(result: Result, limit: int) -> dict[str, Any]:
             {"step": f.step, "error": public(f.error), "row": plain(_without_vectors(f.row))}
             for f in result.failed
         ],
-        "notes": [public(note) for note in result.notes],
-        "cost": {
-            "calls": total.calls_issued,
-            "tokens_in": total.tokens_in,
-            "tokens_out": total.tokens_out,
-            "dollars": total.dollars,
-        },
+        "notes": list(map(public, result.notes)),
+        "cost": {"calls": total.calls_issued, **cost},
     }
-    tables = {
-        name: [plain(row) for row in python_rows(result.head(name, limit))]
-        for name in result.tables
-    }
+    heads = {name: python_rows(result.head(name, limit)) for name in result.tables}
+    tables = {name: list(map(plain, rows)) for name, rows in heads.items()}
     text = json.dumps(_finite({**redacted_values(outcome), "tables": tables}), default=str)
     value: dict[str, Any] = json.loads(text)
     return value
@@ -267,11 +249,8 @@ def structured(result: Result, limit: int) -> dict[str, Any]:
 
 def _without_vectors(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of a step, without the numeric columns that only searches read."""
-    return {
-        name: value
-        for name, value in row.items()
-        if not (isinstance(value, list) and value and isinstance(value[0], float))
-    }
+    vectors = {n for n, v in row.items() if isinstance(v, list) and v and isinstance(v[0], float)}
+    return {name: value for name, value in row.items() if name not in vectors}
 
 
 def _finite(value: Any) -> Any:
@@ -348,11 +327,8 @@ def _example(
 ) -> dict[str, Any]:
     """The first row of each input in the plan's example."""
     rows = (plan.document.get("example") or {}).get("inputs") or {}
-    return {
-        name: [plain({k: v for k, v in rows[name][0].items() if k not in hidden[name]})]
-        for name in inputs
-        if rows.get(name)
-    }
+    first = {name: rows[name][0].items() for name in inputs if rows.get(name)}
+    return {n: [plain({k: v for k, v in own if k not in hidden[n]})] for n, own in first.items()}
 
 
 def visible(spec: InputSpec, hidden: frozenset[str]) -> list[str]:
@@ -440,15 +416,10 @@ def _forms(plan: LogicalPlan) -> dict[str, list[str]]:
 
 
 def _preset(presets: Mapping[str, Any], note: Note) -> Schema:
-    notes = {
-        name: note("presets", name) or str((body or {}).get("doc") or "")
-        for name, body in presets.items()
-    }
-    described = "; ".join(f"{name}: {text}" for name, text in notes.items() if text)
-    return {
-        "enum": list(presets),
-        "description": described or "A named set of parameters and implementations.",
-    }
+    pairs = ((n, note("presets", n) or (body or {}).get("doc")) for n, body in presets.items())
+    described = "; ".join(f"{name}: {text}" for name, text in pairs if text)
+    about = described or "A named set of parameters and implementations."
+    return {"enum": list(presets), "description": about}
 
 
 # -- results
@@ -465,30 +436,23 @@ def result_schema(plan: LogicalPlan) -> Schema:
         }
         for name, node in plan.returns.items()
     }
-    failed = closed(
-        {"step": {"type": "string"}, "error": {"type": "string"}, "row": {"type": "object"}},
-        ["step", "error", "row"],
-    )
+    text, other = {"type": "string"}, {"type": "object"}
+    failed = {"step": text, "error": text, "row": other}
     counts: Schema = {"type": "object", "additionalProperties": _COUNT}
     money: Schema = {"type": ["number", "null"]}
     cost = {"calls": _COUNT, "tokens_in": _COUNT, "tokens_out": _COUNT, "dollars": money}
-    return closed(
-        {
-            "run": {"type": "string", "description": "The id of the run, for `semgraph why`."},
-            "tables": {
-                "type": "object",
-                "properties": tables,
-                "additionalProperties": {"type": "array", "items": {"type": "object"}},
-            },
-            "left_out": {**counts, "description": "Rows beyond the limit of the server, by table."},
-            "written": {**counts, "description": "Nodes and edges written or deleted, by label."},
-            "skipped": {**_COUNT, "description": "Rows that are in the graph already."},
-            "failed": {"type": "array", "items": failed},
-            "notes": {"type": "array", "items": {"type": "string"}},
-            "cost": closed(cost, cost),
-        },
-        ["run", "tables", "left_out", "written", "skipped", "failed", "notes", "cost"],
-    )
+    more = {"type": "array", "items": other}
+    members = {
+        "run": _described(text, "The id of the run, for `semgraph why`."),
+        "tables": {"type": "object", "properties": tables, "additionalProperties": more},
+        "left_out": _described(counts, "Rows beyond the limit of the server, by table."),
+        "written": _described(counts, "Nodes and edges written or deleted, by label."),
+        "skipped": _described(_COUNT, "Rows that are in the graph already."),
+        "failed": {"type": "array", "items": closed(failed, failed)},
+        "notes": {"type": "array", "items": text},
+        "cost": closed(cost, cost),
+    }
+    return closed(members, members)
 
 
 def _row(node: Node) -> Schema:
@@ -517,7 +481,6 @@ def edge_lines(tables: Mapping[str, Sequence[Mapping[str, Any]]], graph: Graph) 
         edges = [row for rows in tables.values() for row in rows if row.get(draw.text)]
         for row in sorted(edges, key=lambda row: row.get(draw.end) is not None):
             times = {"from": row.get(draw.start), "until": row.get(draw.end)}
-            said = [
-                f"{word} {str(time)[:16].replace('T', ' ')}" for word, time in times.items() if time
-            ]
+            told = ((word, str(time)[:16]) for word, time in times.items() if time)
+            said = [f"{word} {time.replace('T', ' ')}" for word, time in told]
             yield f"- {row[draw.text]}" + (f" ({', '.join(said)})" if said else "")

@@ -25,6 +25,7 @@ OVERFETCH = 4  # the ratio of the full-text hits that `overlap` ranks to those t
 # The names of hits and variables in a conjunct: of a hit, or of a hit and its ends. None: any
 # variable of a pattern. "": names without an alias are properties.
 Alias = str | tuple[str, ...] | None
+RowIds = Mapping[str, Sequence[str]]  # of input rows, by partition
 
 
 @dataclass(frozen=True)
@@ -252,23 +253,20 @@ class NewContent:
         return cls(batch, "", {each.partition: (each.before, each.head) for each in own}, own)
 
 
-def in_pieces(
-    rows: Mapping[str, Sequence[str]], size: int = 10_000
-) -> Iterator[dict[str, Sequence[str]]]:
+def in_pieces(rows: RowIds, size: int = 10_000) -> Iterator[dict[str, Sequence[str]]]:
     """Ids of input rows in pieces whose markers take some megabytes; each partition is in one, even
     without ids.
     """
     piece: dict[str, Sequence[str]] = {}
-    count = 0
+    left = size
     for partition, own in rows.items():
-        start = 0
-        while start == 0 or start < len(own):
-            piece[partition] = own[start : start + size - count]
-            count += len(piece[partition])
-            start += max(len(piece[partition]), 1)
-            if count == size:
+        rest: Sequence[str] | None = own
+        while rest is not None:
+            piece[partition], rest = rest[:left], rest[left:] or None
+            left -= len(piece[partition])
+            if not left:
                 yield piece
-                piece, count = {}, 0
+                piece, left = {}, size
     if piece:
         yield piece
 
@@ -393,9 +391,7 @@ class Store(StoreReads, Protocol):
         and the number of rows that lack vectors; for the user. Raises StoreUnavailable.
         """
 
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
+    async def states(self, plan: str, rows: RowIds) -> Mapping[str, PartitionState]:
         """The heads of some partitions, and the valid commit markers of some of their input rows,
         which may repeat and may be unknown; no others are read. Each requested partition has a
         state.

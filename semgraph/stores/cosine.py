@@ -84,16 +84,13 @@ class Block:
         import numpy as np
 
         norms = lengths(vectors)
-        known = np.fromiter((self._place.get(i, -1) for i in ids.tolist()), np.int64, len(ids))
+        known = self.places(ids.tolist())
         usable = np.isfinite(norms) & (norms > 0)
         for i in np.flatnonzero((known >= 0) & ~usable).tolist():
             self._remove(int(ids[i]))
         new = (known < 0) & usable
         replaced = (known >= 0) & usable
-        places = np.fromiter(
-            (self._place[i] for i in ids[replaced].tolist()), np.int64, int(replaced.sum())
-        )
-        self._write(places, vectors[replaced], norms[replaced])
+        self._write(self.places(ids[replaced].tolist()), vectors[replaced], norms[replaced])
         self._append(ids[new], vectors[new], norms[new])
         return ids[~usable]
 

@@ -158,6 +158,24 @@ def test_a_check_tells_every_problem_with_its_line_and_exits_with_2(project: Pro
     assert [plan["ok"] for plan in data] == [True, False]
 
 
+def test_a_check_prints_a_problem_of_a_called_plan_once(project: Project) -> None:
+    notes, called = "{notes: {id: int64}}", "[{call: {plan: inner, inputs: {notes: notes}}}]"
+    inner = (
+        f"plan: inner\ninputs: {notes}\nsteps: {{kept: [{{from: notes}}, {{filter: nosuch > 3}}]}}"
+    )
+    outer = f"plan: outer\ninputs: {notes}\nsteps: {{one: {called}, two: {called}}}"
+    project.write("plans/inner.yaml", f"{inner}\nreturns: [kept]\n")
+    project.write("plans/outer.yaml", f"{outer}\nreturns: [one.kept, two.kept]\n")
+    both = project("plans", "check", "plans/inner.yaml", "plans/outer.yaml")
+    assert both.out.splitlines() == [
+        'plans/inner.yaml:3:40  step kept: no column "nosuch". Columns here: id',
+        "plans/outer.yaml   uses what has errors, as above",
+    ]
+    alone = project("plans", "check", "plans/outer.yaml").out.splitlines()
+    assert alone == ['plans/inner.yaml:3:40  step one/kept: no column "nosuch". Columns here: id']
+    assert project("run", "plans/outer.yaml", "-i", "notes=[]").err.count("nosuch") == 1
+
+
 def test_a_check_and_a_run_print_warnings_with_their_lines(project: Project) -> None:
     text = (project.folder / "plans" / "people.yaml").read_text()
     project.write(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
+import subprocess
+import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -311,3 +314,21 @@ def test_control_characters_are_shown_as_escapes(project: Project) -> None:
     for command in (["run", odd], ["why", odd], ["runs", "show", odd], ["plans", "check", odd]):
         ended = project(*command, "--format", "json")
         assert not any(c in ended.out + ended.err for c in "\x1b\x07\x9b\u202e"), command
+
+
+def test_a_report_of_another_process_hides_a_key_that_a_row_has(project: Project) -> None:
+    """The process that writes it opens no model, and so learns no key from settings."""
+    key = "sk-of-a-row-1f2e3d4c5b6a"
+    project.write("rows.jsonl", f'{{"text": "My key is {key}."}}')
+    project.write(
+        "notes.yaml",
+        "plan: notes\ninputs: {rows: {text: string}}\nreturns: [kept]\n"
+        "steps: {kept: [{from: rows}, {sem_filter: 'Is “{text}” true?'}]}\n",
+    )
+    assert project("run", "notes.yaml", "-i", "rows=rows.jsonl", "--llm", "dummy").code == 0
+    command = [sys.executable, "-m", "semgraph", "report", "last", "-o", "out.html"]
+    env = {**os.environ, **project.env, "OPENAI_API_KEY": key}
+    subprocess.run(command, cwd=project.folder, env=env, check=True, capture_output=True)
+    text = (project.folder / "out.html").read_text(encoding="utf-8")
+    assert "My key is [secret]" in text
+    assert key not in text

@@ -248,6 +248,17 @@ returns: [few, ends]
 """
 
 
+@pytest.mark.parametrize(("llm", "cost"), [("local", "free"), ("openai:odd@http://x/v1", "$ ?")])
+async def test_a_local_model_is_free_and_an_unknown_price_is_not(
+    tmp_path: Path, llm: str, cost: str
+) -> None:
+    path = tmp_path / "summed.yaml"
+    path.write_text(RELATIONAL, encoding="utf-8")
+    async with semgraph.Session(llm=llm, store="memory", folder=tmp_path) as session:
+        estimated = await said(session, path, notes=NOTES)
+    assert estimated.split("estimated: ")[1].splitlines()[0].endswith(f" tokens · {cost}")
+
+
 async def test_the_tree_shows_the_cpu_of_relational_steps_of_a_run(
     tmp_path: Path, oracle: Oracle
 ) -> None:

@@ -20,6 +20,7 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
+from semgraph.display import noticing
 from semgraph.errors import ModelUnavailable, PlanError, RowError
 from semgraph.llm.base import LLM, Limits, Message, Request, Usage
 from semgraph.llm.catalogue import CatalogueModel, ModelFile, find, paths
@@ -262,6 +263,42 @@ class TestTokens:
     def test_tokens_are_estimated_without_the_file(self, without_file):
         assert not without_file.exact_tokens
         assert without_file.count_tokens("12345678") == 2
+
+
+class TestLoading:
+    async def test_a_watched_load_is_announced_before_and_ended_behind(self):
+        notices = []
+        model = Local("SmolLM2-135M", threads=1, context=512)
+        with noticing(lambda kind, text: notices.append((kind, text))):
+            await model.complete(ask("Ann is here."))
+            await model.complete(ask("Ben is here."))
+        await model.aclose()
+        (announced, ended) = [each for each in notices if each[0] == "load"]
+        assert announced == ("load", "loading the model SmolLM2-135M (98.4 MB)…")
+        assert ended == ("load", "")
+
+    async def test_a_model_loaded_on_a_busy_machine_gets_the_cores_that_become_free(
+        self, monkeypatch
+    ):
+        load, notices = [99.0], []
+        monkeypatch.setattr(os, "getloadavg", lambda: (load[0], 0.0, 0.0))
+        model = Local("SmolLM2-135M", context=512)
+        given = Local("SmolLM2-135M", threads=1, context=512)
+        with noticing(lambda _kind, text: notices.append(text)):
+            await model.complete(ask("Ann is here."))
+            assert model.threads == 1
+            load[0] = 0.0
+            await model.complete(ask("Ben is here."))
+            assert model.threads == default_threads(0.0)
+            load[0] = 99.0
+            await model.complete(ask("Cid is here."))
+            assert model.threads == default_threads(0.0), "its own threads are part of the load"
+            assert len([text for text in notices if text.startswith("loading")]) == 2
+            load[0] = 0.0
+            await given.complete(ask("Dora is here."))
+        assert given.threads == 1, "a number that is given stays"
+        await model.aclose()
+        await given.aclose()
 
 
 class TestStopping:

@@ -376,6 +376,31 @@ async def test_an_environment_with_a_proxy_uses_it(
     assert (len(server.requests), len(elsewhere.requests)) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("variable", "address", "said"),
+    [
+        ("HTTPS_PROXY", "https://gpu.invalid/v1", r"the proxy answers 4\d\d .*user and password"),
+        ("HTTP_PROXY", "http://gpu.invalid/v1", r"no answer from the proxy 127\.0\.0\.1:9\. "),
+    ],
+)
+async def test_a_proxy_that_refuses_or_does_not_answer_is_named(
+    elsewhere: ModelServer,
+    ask,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    address: str,
+    said: str,
+):
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    refuses = elsewhere.base_url.removesuffix("/v1")
+    monkeypatch.setenv(variable, refuses if variable == "HTTPS_PROXY" else "http://127.0.0.1:9")
+    endpoint = OpenAI("m", address)
+    with pytest.raises(ModelUnavailable, match=said):
+        await endpoint.complete(ask())
+    await endpoint.aclose()
+
+
 async def test_a_redirected_request_arrives(server: ModelServer, elsewhere: ModelServer, ask):
     moved = {"Location": f"{elsewhere.base_url}/chat/completions"}
     server.answer = always(Fault(status=307, headers=moved))

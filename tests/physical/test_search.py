@@ -1,6 +1,4 @@
-"""Searches: what the store's hits and a step's rows make together, by the statement and in memory
-alike.
-"""
+"""Searches: what the store's hits and a step's rows make together."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,7 +19,8 @@ from semgraph.llm.base import Embeddings
 from semgraph.logical.node import Sort
 from semgraph.logical.relational import Input
 from semgraph.logical.search import Search, SearchMethod
-from semgraph.physical.search import by_statement, method_values, run_searches
+from semgraph.physical import search_rows
+from semgraph.physical.search import method_values, run_searches
 from semgraph.physical.search_rows import RowSearch
 from semgraph.physical.search_spec import SearchInput, SearchSpec
 from semgraph.physical.vectors import vectors_of
@@ -361,21 +361,85 @@ def some_hits(draw: random.Random, node: Search, asked: int) -> Batch:
     return Batch.of_table(Batch.of_tuples(hits, pa.schema(kinds)).table)
 
 
-async def by_rows_and_by_statement(
+def result(
     spec: SearchSpec, left: Batch, within: Batch | None, hits: Batch | None
-) -> tuple[Any, Any]:
-    asked = SearchInput(spec, left, within, await method_values(spec.node, left, embed, None))
-    search = RowSearch(asked, hits, None)
+) -> list[dict[str, Any]]:
+    """The rows of a search; those by all pairs, which equal those by a shortlist."""
 
-    async def vectors(method: int) -> Any:
-        assert within is not None
-        texts = within.column(spec.node.methods[method].prop)
-        return await vectors_of(within, "vector", texts, embed, "")
+    async def of(many: int) -> tuple[Any, Any]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(search_rows, "MANY", many)
+            asked = SearchInput(
+                spec, left, within, await method_values(spec.node, left, embed, None)
+            )
+            batch, rows = await RowSearch(asked, embed, None).result(hits)
+        return batch.table.to_pylist(), rows
 
-    result = await search.result(vectors)
-    assert result is not None
-    statement = await by_statement(asked, hits, embed, None, with_step=within is not None)
-    return [(batch.table.to_pylist(), of) for batch, of in (result, statement)]
+    found, places = asyncio.run(of(10**9))
+    assert asyncio.run(of(-1)) == (found, places)
+    own = left.table.to_pylist()
+    assert [row["uuid"] for row in found] == [own[place]["uuid"] for place in places]
+    return found
+
+
+def different(row: dict[str, Any], hit: dict[str, Any]) -> bool:
+    return None not in (row["name"], hit["name"]) and row["name"] != hit["name"]
+
+
+HOLDS: dict[str | None, Any] = {
+    None: lambda row, hit: True,
+    BEFORE: lambda row, hit: None in (row["turn"], hit["turn"]) or hit["turn"] < row["turn"],
+    "hit.age > 1": lambda row, hit: (hit["age"] or 0) > 1,
+    "hit.name <> name OR turn IS NULL": lambda row, hit: different(row, hit) or row["turn"] is None,
+}
+
+
+def expected(
+    node: Search, where: str | None, left: Batch, step: Batch | None, stored: Batch
+) -> list[tuple[str, Any]]:
+    """By definition: each row with the key, the rank and the score of its hits."""
+    lacking = dict.fromkeys((*ROWS.columns.names, "age"))
+    steps = step.table.to_pylist() if step else []
+    of_store = stored.table.to_pylist()
+    result: list[tuple[str, Any]] = []
+    for q, row in enumerate(left.table.to_pylist()):
+        near = [{**lacking, **other} for other in steps if other["_p"] == row["_p"]]
+        keys = {other["uuid"] for other in near}
+        found = []  # method, its hits by rank
+        for method, by in enumerate(node.methods):
+            of_method = [hit for hit in of_store if (hit["_q"], hit["method"]) == (q, method)]
+            hits = [
+                (hit["score"], {**lacking, **hit}) for hit in of_method if hit["uuid"] not in keys
+            ]
+            if any(each.rank == "overlap" for each in node.methods):
+                hits = [hit for hit in hits if hit[0] > 0]
+            for other in near if by.via != "nearest" else ():
+                text, own = row["name"], other["name"]
+                score = float(text is not None and text == own)
+                score = score if by.via == "equal" else overlap(text or "", own or "")
+                hits += [(score, other)] * (score > 0)
+            held = [hit for hit in hits if HOLDS[where](row, hit[1])]
+            held.sort(key=lambda hit: (-hit[0], hit[1]["uuid"]))
+            found += [(rank, method, *hit) for rank, hit in enumerate(held[: node.k])]
+        best: list[tuple[str, int, float]] = []
+        if node.fuse == "none":
+            found.sort(key=lambda hit: hit[:2])
+            best = [(hit["uuid"], rank, score) for rank, _, score, hit in found]
+        else:
+            fused: dict[str, list[Any]] = {}
+            for rank, method, score, hit in found:
+                fused.setdefault(hit["uuid"], []).append(((rank, method), score))
+            scores = {
+                key: round(sum(1 / (rank + 1) for (rank, _), _ in each), 12)
+                if node.fused
+                else each[0][1]
+                for key, each in fused.items()
+            }
+            order = sorted(fused, key=lambda key: (-scores[key], min(fused[key])[0]))
+            best = [(key, rank, scores[key]) for rank, key in enumerate(order[: node.k])]
+        if best or node.how == "left":
+            result += [(row["uuid"], hit) for hit in best or [None]]
+    return result
 
 
 @pytest.mark.parametrize("fuse", ["rrf", "none"])
@@ -383,7 +447,7 @@ async def by_rows_and_by_statement(
     "methods", [(EQUAL,), (SHARED,), (STORE_RANKED, EQUAL), (NEAR,), (EQUAL, SHARED, NEAR)]
 )
 @pytest.mark.parametrize("seed", range(12))
-def test_searches_over_rows_are_what_the_statement_finds(
+def test_random_searches_find_what_their_definition_says(
     seed: int, methods: tuple[SearchMethod, ...], fuse: str
 ) -> None:
     draw = random.Random(f"{seed} {methods} {fuse}")
@@ -398,16 +462,19 @@ def test_searches_over_rows_are_what_the_statement_finds(
         where=sql(where) if where and (within or "turn" not in where) else None,
     )
     left = some_rows(draw, "l", draw.randrange(1, 5))
-    residual = tuple(node.where.conjuncts()) if node.where and draw.random() < 0.5 else ()
-    spec = SearchSpec(node, (), residual)
+    spec = SearchSpec(node, (), tuple(node.where.conjuncts()) if node.where else ())
     step = some_rows(draw, "r", draw.randrange(6)) if within else None
     hits = some_hits(draw, node, left.num_rows)
-    rows, statement = asyncio.run(by_rows_and_by_statement(spec, left, step, hits))
-    assert rows == statement
+    found = result(spec, left, step, hits)
+    if NEAR not in methods:
+        of = ((row["uuid"], row["hit"]) for row in found)
+        shown = [(key, hit and (hit["uuid"], hit["rank"], hit["score"])) for key, hit in of]
+        held = where if node.where is not None else None
+        assert shown == expected(node, held, left, step, hits)
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_searches_by_order_over_rows_are_what_the_statement_finds(seed: int) -> None:
+def test_searches_by_order_find_the_same_by_all_pairs_and_by_a_shortlist(seed: int) -> None:
     draw = random.Random(seed)
     within = draw.choice((None, ROWS))
     terms = ["hit.age", "hit.name", "length(hit.name)", "length(hit.name) - length(name)"]
@@ -423,12 +490,10 @@ def test_searches_by_order_over_rows_are_what_the_statement_finds(seed: int) -> 
     left = some_rows(draw, "l", draw.randrange(1, 5))
     step = some_rows(draw, "r", draw.randrange(6)) if within else None
     spec = SearchSpec(node, (), ())
-    hits = some_hits(draw, node, left.num_rows)
-    rows, statement = asyncio.run(by_rows_and_by_statement(spec, left, step, hits))
-    assert rows == statement
+    result(spec, left, step, some_hits(draw, node, left.num_rows))
 
 
-def test_the_nodes_at_the_ends_of_edges_come_along_as_the_statement_has_them() -> None:
+def test_the_nodes_at_the_ends_of_edges_come_along() -> None:
     graph = graph_of(
         {
             "nodes": {"Person": {"properties": {"name": "string"}}},
@@ -460,15 +525,23 @@ def test_the_nodes_at_the_ends_of_edges_come_along_as_the_statement_has_them() -
     left = Batch.of_table(given_rows("ann", "bob"))
     spec = SearchSpec(node, (), tuple(node.where.conjuncts()) if node.where else ())
     stored = Batch.of_table(Batch.of_tuples(hits, schema).table)
-    rows, statement = asyncio.run(by_rows_and_by_statement(spec, left, None, stored))
-    assert rows == statement
-    assert [row["a"] for row in rows[0]] == [None, ann]
+    assert [row["a"] for row in result(spec, left, None, stored)] == [None, ann]
 
 
-def test_many_hits_are_ranked_by_the_statement(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = run(search(), given_rows("ann lee", "cy"), NAMES)
-    monkeypatch.setenv("SEMGRAPH_SEGMENTS", "duckdb")
-    assert run(search(), given_rows("ann lee", "cy"), NAMES) == rows
+NAN = "CAST(CASE hit.age WHEN 1 THEN 'NaN' WHEN 2 THEN '7' ELSE 'inf' END AS DOUBLE)"
+
+
+@pytest.mark.parametrize("falls", [False, True])
+@pytest.mark.parametrize("term", [NAN, "[hit.age, NULL]", "{'a': hit.name, 'b': [hit.age]}"])
+def test_orders_are_those_of_duckdb(term: str, falls: bool) -> None:
+    node = search(methods=(), order=(Sort(sql(term), descending=falls),), k=9)
+    draw = random.Random(3)
+    left, spec = some_rows(draw, "l", 1), SearchSpec(node, (), ())
+    hits = some_hits(draw, node, 1)
+    relation = duckdb.arrow(hits.table).set_alias("hit")
+    by = f"{term} {'DESC' if falls else 'ASC'} NULLS LAST, hit.uuid"
+    keys = relation.query("hit", f"SELECT uuid FROM hit ORDER BY {by}").fetchall()
+    assert [(row["hit"]["uuid"],) for row in result(spec, left, None, hits)] == keys
 
 
 @pytest.mark.parametrize(

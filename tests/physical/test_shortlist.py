@@ -1,4 +1,4 @@
-"""A window of many rows finds among them what the same rows find by a statement over all pairs."""
+"""A window of many rows finds among them what the same rows find by all pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semgraph.llm.base import Embeddings
 from semgraph.logical.node import Sort
 from semgraph.logical.relational import Input
 from semgraph.logical.search import Search, SearchMethod
-from semgraph.physical import shortlist
+from semgraph.physical import search_rows, shortlist
 from semgraph.physical.search import run_searches
 from semgraph.physical.search_spec import SearchSpec
 from semgraph.relational.batch import Batch, runtime_schema
@@ -89,7 +89,6 @@ def found(
     rows: pa.Table,
     many: int,
     monkeypatch: pytest.MonkeyPatch,
-    segments: str = "duckdb",
     **options: Any,
 ) -> list[dict[str, Any]]:
     own: dict[str, Any] = {
@@ -101,8 +100,7 @@ def found(
         "k": 3,
     }
     node = Search(**own | {"methods": (SHARED,)} | options)
-    monkeypatch.setattr(shortlist, "MANY", many)
-    monkeypatch.setenv("SEMGRAPH_SEGMENTS", segments)
+    monkeypatch.setattr(search_rows, "MANY", many)
 
     async def go() -> Batch:
         store = SqliteStore(":memory:")
@@ -143,15 +141,12 @@ def test_whatever_is_done_with_hits_afterwards(
     assert found(rows, 0, monkeypatch, **options) == found(rows, 10**9, monkeypatch, **options)
 
 
-@pytest.mark.parametrize("segments", ["duckdb", "rows"])
 @pytest.mark.parametrize("many", [0, 10**9])
-def test_a_vector_of_zeros_is_near_to_nothing(
-    segments: str, many: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_vector_of_zeros_is_near_to_nothing(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = some_rows(3).slice(0, 6)
     names = pa.array(["ann", "ann", "", "", None, "bob"])
     rows = rows.set_column(rows.schema.get_field_index("name"), rows.schema.field("name"), names)
-    hits = found(rows, many, monkeypatch, segments, methods=(NEAR,))
+    hits = found(rows, many, monkeypatch, methods=(NEAR,))
     assert hits
     assert {row["hit"]["name"] for row in hits} == {"ann", "bob"}
 
@@ -185,15 +180,15 @@ def test_equal_rows_are_told_apart_by_their_keys_alone(monkeypatch: pytest.Monke
     ]  # fmt: skip
 
 
-def test_few_pairs_are_left_to_the_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_pairs_are_compared_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = []
     own = shortlist.shortlist
 
-    async def noted(*given: Any) -> pa.Table:
+    async def noted(*given: Any) -> list[list[shortlist.Pair]]:
         listed.append(given)
         return await own(*given)
 
-    monkeypatch.setattr("semgraph.physical.search.shortlist", noted)
+    monkeypatch.setattr("semgraph.physical.search_rows.shortlist", noted)
     found(some_rows(1), 60 * 60, monkeypatch)
     assert not listed
     found(some_rows(1), 60 * 60 - 1, monkeypatch)

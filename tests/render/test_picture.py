@@ -10,7 +10,7 @@ import pytest
 
 from semgraph.errors import Fault, each
 from semgraph.frontend.graph_files import graph_of
-from semgraph.render.picture import Picture, borrow_names, lines, pictures
+from semgraph.render.picture import Picture, complete, lines, pictures
 
 GRAPH = graph_of(
     {
@@ -119,7 +119,7 @@ def test_columns_fall_away_from_the_right_and_the_last_line_says_so() -> None:
     )
     narrow = drawn(PEOPLE[:3], TIES[:2], 50, {"n1": 1, "n2": 2}).splitlines()
     assert narrow[-1] == "  … 2 more columns in a wider terminal: holds, from"
-    assert narrow[4] == '                  "Alice leads Project Phoenix, a…'
+    assert narrow[4] == '                  "Alice leads Project Phoenix, …"'
     assert max(map(len, narrow[:-1])) <= 50
 
 
@@ -156,6 +156,15 @@ def test_a_name_cannot_move_the_cursor_or_break_the_line() -> None:
 def test_of_many_edges_forty_are_drawn() -> None:
     ties = [tie(str(i), "a", "t", f"E{i}") for i in range(45)]
     assert drawn(PEOPLE[:2], ties).splitlines()[-1] == "  … 5 more edges"
+
+
+def test_nodes_without_a_name_are_listed_by_key_only_where_nothing_else_is_drawn() -> None:
+    bare = ("Note", {"uuid": "0123456789", "at": "May"})
+    assert [*lines(labelled(bare), LABELLED, 80)] == ['group "g", this run: 1 Note', "  01234567"]
+    named = labelled(bare, ("Person", {"uuid": "a", "name": "Ann"}))
+    assert [*lines(named, LABELLED, 80)] == [
+        'group "g", this run: 1 Person', "  Ann", "  not drawn: 1 Note",
+    ]  # fmt: skip
 
 
 def test_tables_that_hold_nothing_of_the_graph_draw_nothing() -> None:
@@ -256,9 +265,9 @@ def test_a_stored_node_of_which_no_name_was_written_has_the_name_that_the_run_re
     found = pictures(written, GRAPH)
     assert found[0].name("123456789") == "12345678"
     other = pa.Table.from_pylist([person("123456789", "Bob", "other")])
-    borrow_names(found, [("", other)], GRAPH)
+    complete(found, [("", other)], GRAPH)
     assert found[0].name("123456789") == "12345678"
-    borrow_names(found, [("", pa.Table.from_pylist([person("123456789", "Ada")]))], GRAPH)
+    complete(found, [("", pa.Table.from_pylist([person("123456789", "Ada")]))], GRAPH)
     assert found[0].name("123456789") == "Ada"
 
 
@@ -295,3 +304,17 @@ def test_a_graph_as_a_whole_is_no_background() -> None:
             {"nodes": {"Note": {"properties": {"text": "string"}}}, "draw": {"background": True}}
         )
     assert 'draw has no "background"' in str(next(iter(each(raised.value))))
+
+
+def test_a_fact_that_a_run_ends_is_drawn_with_its_end() -> None:
+    end = pa.Table.from_pylist([{"uuid": "1", "group_id": "demo", "until": DAY}])
+    new = pa.Table.from_pylist([tie("1", "a", "t", "WORKS_AT", "Alice works.", since=DAY)])
+    same_run = pictures([("KNOWS", new.drop_columns(["until", "notes"])), ("KNOWS", end)], GRAPH)
+    assert same_run[0].edges["1"].holds == "2025-01-15 → 2025-01-15"
+    stored = pictures([("KNOWS", end)], GRAPH)
+    whole = tie("1", "a", "0123abcd-4567", "WORKS_AT", "Alice works.", since=DAY, until=DAY)
+    returned = [pa.Table.from_pylist([person("a", "Alice")]), pa.Table.from_pylist([whole])]
+    complete(stored, [("", table) for table in returned], GRAPH)
+    assert [*lines(stored[0], GRAPH, 100)][
+        1
+    ] == "  Alice ─ WORKS_AT ─▶ 0123abcd   2025-01-15 → 2025-01-15"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import sys
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from semgraph.cli.options import CommonOptions
+from semgraph.display import notice
 from semgraph.execution.result import Progress
 from semgraph.meter import Meter, StepMetrics
-from semgraph.render.progress import Watch, downloading, shown, watched
+from semgraph.render.progress import Watch, downloading, said, shown, watched
 
 
 def console(*, terminal: bool) -> tuple[Console, io.StringIO]:
@@ -205,3 +209,123 @@ def test_a_download_that_was_not_needed_says_nothing() -> None:
     with downloading(to, "model"):
         pass
     assert out.getvalue() == ""
+
+
+class TestNotices:
+    def test_a_terminal_shows_a_notice_until_it_ends(self) -> None:
+        to, out = console(terminal=True)
+        with watched(to, "notes"):
+            notice("load", "loading the model A (1 GB)…")
+            notice("load", "")
+        assert "  loading the model A (1 GB)…" in out.getvalue()
+        assert out.getvalue().endswith("\x1b[2K")
+
+    def test_without_a_terminal_a_notice_is_one_line_however_often_it_changes(self) -> None:
+        to, out = console(terminal=False)
+        with watched(to, "notes"):
+            for share in (1, 2, 3):
+                notice("download", f"downloading A: {share} %")
+            notice("download", "")
+        notice("load", "nobody watches")
+        assert out.getvalue() == "  downloading A: 1 %\n"
+
+    def test_a_run_in_python_shows_notices_at_once(self) -> None:
+        out = io.StringIO()
+        with shown(out, lambda: 100.0):
+            notice("estimate", "300 rows × ≈ 3 s by the local model ≈ 15 min")
+        assert out.getvalue() == "  300 rows × ≈ 3 s by the local model ≈ 15 min\n"
+
+    def test_a_command_that_prints_json_has_none(self) -> None:
+        async def job() -> None:
+            notice("load", "loading the model A (1 GB)…")
+
+        for form, shown_lines in (("json", 0), ("text", 1)):
+            to, out = console(terminal=False)
+            with watched(to, "notes"):
+                CommonOptions(format=form).wait(job())  # type: ignore[arg-type]
+            assert len(out.getvalue().splitlines()) == shown_lines
+
+    def test_a_comparison_says_them_to_its_function(self) -> None:
+        lines: list[str] = []
+        with said(lines.append) as say:
+            assert say is not None
+            say("one trial of each")
+            notice("load", "loading the model A (1 GB)…")
+            notice("load", "")
+        assert lines == ["one trial of each", "loading the model A (1 GB)…"]
+
+
+class Outputs:
+    """The outputs of a notebook's cell, as its frontend keeps them."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, dict[str, str]] = {}
+        self.texts: list[str] = []
+
+    def publish(self, data: dict[str, str], _metadata: object = None, **more: Any) -> None:
+        self.kept[more["transient"]["display_id"]] = data
+        self.texts.append(data["text/plain"])
+
+
+@pytest.fixture
+def outputs(monkeypatch: pytest.MonkeyPatch) -> Outputs:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    made = Outputs()
+
+    class ZMQInteractiveShell:
+        """The shell of a kernel."""
+
+        display_pub = made
+
+    monkeypatch.setattr("builtins.get_ipython", ZMQInteractiveShell, raising=False)
+    monkeypatch.setattr(InteractiveShell, "initialized", lambda: True)
+    monkeypatch.setattr(InteractiveShell, "instance", ZMQInteractiveShell)
+    return made
+
+
+class TestNotebooks:
+    def test_a_long_run_is_one_line_that_ends_with_its_cost(
+        self, meter: Meter, outputs: Outputs, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        now = [100.0]
+        with shown(sys.stderr, lambda: now[0]) as tell:
+            assert tell is not None
+            notice("load", "loading the model A (1 GB)…")
+            notice("load", "")
+            for done in (1, 2, 3):
+                now[0] += 6
+                tell(Progress("", done, 3, meter))
+        assert outputs.texts == [
+            "loading the model A (1 GB)…",
+            "",
+            "rows 1 of 3 · 5 calls · 4.1 k tokens · $0 · 0:06, about 0:12 left",
+            "rows 2 of 3 · 5 calls · 4.1 k tokens · $0 · 0:12, about 0:06 left",
+            "rows 3 of 3 · 5 calls · 4.1 k tokens · $0 · 0:18",
+            "rows 3 of 3 · 5 calls · 4.1 k tokens · $0 · 0:18",
+        ]
+        (kept,) = outputs.kept.values()
+        assert "rows 3 of 3 · 5 calls" in kept["text/html"]
+        assert capsys.readouterr().err == ""
+
+    def test_a_short_run_leaves_nothing(self, meter: Meter, outputs: Outputs) -> None:
+        now = [100.0]
+        with shown(sys.stderr, lambda: now[0]) as tell:
+            assert tell is not None
+            tell(Progress("", 1, 2, meter))
+            now[0] += 2
+            tell(Progress("", 2, 2, meter))
+        assert [*outputs.kept.values()] == [{"text/plain": "", "text/html": ""}]
+
+    def test_a_comparison_is_one_line_that_unfolds_and_leaves_nothing(
+        self, outputs: Outputs, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with said(sys.stderr) as say:
+            assert say is not None
+            say("one trial of each: 8 calls")
+            say("✓ <a>: 4 calls")
+            (kept,) = outputs.kept.values()
+            assert "<summary>✓ &lt;a&gt;: 4 calls</summary>" in kept["text/html"]
+            assert "one trial of each: 8 calls" in kept["text/html"]
+        assert [*outputs.kept.values()] == [{"text/plain": "", "text/html": ""}]
+        assert capsys.readouterr().err == ""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from semgraph.render.tables import Column, fit, hanging, lines, result_lines
+from semgraph.render.tables import Column, fit, hanging, lines, result_lines, wrapped
 
 COLUMNS = [
     Column("name", ["Ann", "Bartholomew"]),
@@ -130,3 +130,25 @@ def test_a_long_first_word_loses_neither_its_letters_nor_its_indent() -> None:
         assert all(line.startswith("    ") for line in found)
         assert whole or all(len(line) <= 40 for line in found)
     assert hanging("    ", 40, 4) == []
+
+
+def test_a_long_line_continues_indented() -> None:
+    line = "  a  ≤ 6 calls for read/graphs; those of 5 more steps depend on the answers"
+    assert wrapped(line, 40) == [
+        "  a  ≤ 6 calls for read/graphs; those of",
+        "    5 more steps depend on the answers",
+    ]
+    assert wrapped(line, 80) == [line]
+
+
+def test_a_command_stays_whole_on_a_line_of_its_own() -> None:
+    why = "Next: semgraph why 3270 WORKS_AT   (the prompts; models make mistakes)"
+    assert wrapped(why, 40) == [
+        "Next: semgraph why 3270 WORKS_AT",
+        "  (the prompts; models make mistakes)",
+    ]
+    failed = "  these rows only: semgraph run add_episode -i episodes=failed.jsonl"
+    assert wrapped(failed, 40) == [
+        "  these rows only:",
+        "    semgraph run add_episode -i episodes=failed.jsonl",
+    ]

@@ -45,7 +45,7 @@ def test_all_plans_but_parts_are_tools_with_names_that_agents_take(every: list[P
 def test_every_schema_is_one_and_takes_the_plan_s_example(every: list[PlanTool]) -> None:
     examples = 0
     for each in every:
-        for schema in (each.arguments, each.results):
+        for schema in (each.arguments, result_schema(each.plan)):
             jsonschema.Draft202012Validator.check_schema(schema)
             assert schema["type"] == "object"
         example = (each.plan.document.get("example") or {}).get("inputs")
@@ -139,7 +139,9 @@ def test_with_a_group_an_input_of_groups_is_no_argument() -> None:
 
 
 def test_results_have_types_where_no_parameter_changes_them() -> None:
-    exact = tool("get_nodes_and_edges_by_episode").results["properties"]["tables"]["properties"]
+    exact = result_schema(tool("get_nodes_and_edges_by_episode").plan)["properties"]["tables"][
+        "properties"
+    ]
     assert exact["edges"]["items"]["properties"]["episodes"] == {
         "type": ["array", "null"],
         "items": {"type": ["string", "null"]},

@@ -312,7 +312,7 @@ async def test_attaching_changes_nothing_and_reports_what_is_missing(
     assert unique == dict.fromkeys(MEMORY.labels, "") | {
         "Entity": "entity_uuid", "RELATES_TO": "relation_uuid", "MENTIONS": "mention_uuid",
     }  # fmt: skip
-    assert not any(one.name == "node_name_and_summary" for one in wanted)
+    assert not any("node_name_and_summary" in one.what for one in wanted)
     query = world.query(
         "Entity", Method("nearest", "name", "vector", k=1), Method("fulltext", "name", "text", k=1)
     )

@@ -38,12 +38,9 @@ class PlanDrawing:
         """The boxes of the plan or of a called plan (`read/`), each below the steps that it reads."""
         inside = [step for step in self.flow if step.startswith(group)]
         names = dict.fromkeys(_child(step, group) for step in inside)
-        pairs = [
-            (_child(source, group), _child(step, group))
-            for step in inside
-            for source in self.flow[step]
-            if source.startswith(group)
-        ]
+        read = ((source, step) for step in inside for source in self.flow[step])
+        own = (pair for pair in read if pair[0].startswith(group))
+        pairs = [(_child(source, group), _child(step, group)) for source, step in own]
         return [[self._box(name) for name in layer] for layer in in_layers(names, pairs)]
 
     def _box(self, name: str) -> dict[str, Any]:
@@ -173,9 +170,8 @@ def timeline(lines: Sequence[Line], began: float, seconds: float | None) -> dict
     timed = [line for line in lines if "at" in line[2]][:_BARS]
     if not timed:
         return None
-    whole = max(
-        [*(line["at"] + line["took"] - began for _, _, line in timed), seconds or 0.0, 1e-6]
-    )
+    ends = (line["at"] + line["took"] - began for _, _, line in timed)
+    whole = max([*ends, seconds or 0.0, 1e-6])
     steps: dict[str, list[Line]] = {}
     for line in timed:
         steps.setdefault(line[1], []).append(line)
@@ -205,12 +201,7 @@ def _band(step: str, calls: Sequence[Line], began: float, whole: float) -> dict[
         wide = max(line["took"] / whole * 100, 0.2)
         kind = origin(line)
         answer = ORIGINS.get(kind, "")
-        bars.append(
-            {
-                "call": n,
-                "kind": kind,
-                "title": f"call {n + 1}: {answer}, {duration(line['took'])}, at {duration(start)}",
-                "style": f"left:{left:.2f}%;width:min({wide:.2f}%,{100 - left:.2f}%);top:{lane * _HIGH}px",
-            }
-        )
+        title = f"call {n + 1}: {answer}, {duration(line['took'])}, at {duration(start)}"
+        style = f"left:{left:.2f}%;width:min({wide:.2f}%,{100 - left:.2f}%);top:{lane * _HIGH}px"
+        bars.append({"call": n, "kind": kind, "title": title, "style": style})
     return {"step": step, "bars": bars, "height": len(free) * _HIGH}

@@ -136,22 +136,14 @@ class Bolt:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _may_pass(self, error: BaseException | None) -> bool:
-        from neo4j.exceptions import (
-            ConnectionAcquisitionTimeoutError,
-            IncompleteCommit,
-            ServiceUnavailable,
-            SessionExpired,
-        )
+        from neo4j import exceptions as e
 
-        lost = isinstance(
-            error, ConnectionAcquisitionTimeoutError | ServiceUnavailable | SessionExpired | OSError
-        )
-        if not lost or isinstance(error, IncompleteCommit):
+        unreachable = e.ServiceUnavailable | e.SessionExpired | OSError
+        lost = e.ConnectionAcquisitionTimeoutError | unreachable
+        if not isinstance(error, lost) or isinstance(error, e.IncompleteCommit):
             return False
-        nobody = any(
-            isinstance(cause, ConnectionRefusedError | socket.gaierror) for cause in _causes(error)
-        )
-        return self._answered or not nobody
+        nobody = ConnectionRefusedError | socket.gaierror
+        return self._answered or not any(isinstance(cause, nobody) for cause in _causes(error))
 
     def _connected(self) -> AsyncDriver:
         if self._driver is None:
@@ -263,6 +255,5 @@ _REASONS = {
 def _reason(error: Exception) -> str:
     """The reason why no server answered, from the errors of all addresses that the driver tried."""
     causes = "\n".join(map(str, _causes(error)))
-    return next(
-        (reason for word, reason in _REASONS.items() if word in causes), str(error).splitlines()[0]
-    )
+    known = (reason for word, reason in _REASONS.items() if word in causes)
+    return next(known, str(error).splitlines()[0])

@@ -33,7 +33,6 @@ from semgraph.stores.prepare import (
     column,
     further_labels,
     json_form,
-    struct_array,
 )
 
 # The parameter with all lists, as one map: the server replans a statement for each order of
@@ -78,10 +77,8 @@ def hidden(label: Label) -> tuple[str, ...]:
 
 def stored(graph: Graph, label: Label, var: str, name: str) -> str:
     """A property of a hit in Cypher."""
-    if name == "source" and label.kind == "edge":
-        return f"startNode({var}).{quoted(graph.key)}"
-    if name == "target" and label.kind == "edge":
-        return f"endNode({var}).{quoted(graph.key)}"
+    if name in label.ends:
+        return f"{'start' if name == 'source' else 'end'}Node({var}).{quoted(graph.key)}"
     if name == "labels" and "labels" in label.open:
         return f"[l IN labels({var}) WHERE l <> {string(label.name)}]"
     if name == "attributes" and "attributes" in label.open:
@@ -193,22 +190,16 @@ class Conditions:
 
     def _label(self, var: str) -> Label:
         if var not in self.labels:
-            raise EngineError(
-                f'a conjunct names "{var}", which the pattern does not: {", ".join(self.labels)}'
-            )
+            known = ", ".join(self.labels)
+            raise EngineError(f'a conjunct names "{var}", which the pattern does not: {known}')
         return self.labels[var]
 
     @property
     def bound(self) -> Bound:
         """The values of all conjuncts read so far; constants are computed here."""
-        constants = {
-            name: sent(constant(value)[0].as_py())
-            for value, name in self.names.items()
-            if not value.columns
-        }
-        return Bound(
-            {name: value for value, name in self.names.items() if value.columns}, constants
-        )
+        of_rows = {name: value for value, name in self.names.items() if value.columns}
+        own = {name: constant(v)[0].as_py() for v, name in self.names.items() if not v.columns}
+        return Bound(of_rows, {name: sent(value) for name, value in own.items()})
 
     def text(self, terms: Iterable[Term], variables: Mapping[str, str]) -> str:
         """All of the terms in Cypher; `variables` maps their variables to those of the statement."""
@@ -226,10 +217,8 @@ class Conditions:
             label = self._label(term.var)
             value = held(self.graph, label, variables[term.var], term.name, self.incomplete)
             return comparable(value, type_of(label, term.name))
-        args = [
-            self._text(arg, variables, plain=plain and term.op in ("and", "or"))
-            for arg in term.args
-        ]
+        inner = plain and term.op in ("and", "or")
+        args = [self._text(arg, variables, plain=inner) for arg in term.args]
         if term.op in ("contains", "overlaps"):
             return self._of_lists(term, args, plain=plain)
         if term.op in _OPERATORS:
@@ -275,45 +264,33 @@ def columns_of(
     types = {kind.name: kind.type for kind in kinds}
 
     def convert(name: str, values: Sequence[Any]) -> pa.Array[Any]:
-        return _column(values, graph, label, name, types[name])
+        of = _from_stored(graph, label, name, types[name])
+        back = [value if value is None else of(value) for value in values]
+        array: pa.Array[Any] = pa.array(back, types[name])
+        return array
 
     return left_out.columns(graph, label.name, list(types), rows, convert)
 
 
-def struct_of(
-    left_out: LeftOut,
-    graph: Graph,
-    label: Label,
-    rows: Sequence[Sequence[Any]],
-    kind: pa.StructType,
-) -> pa.StructArray:
-    """The same as one column; NULL for a row that is left out."""
-    return struct_array(columns_of(left_out, graph, label, kind, rows), kind)
-
-
-def _column(
-    values: Iterable[Any], graph: Graph, label: Label, name: str, wanted: pa.DataType
-) -> pa.Array[Any]:
-    """Properties as a column. Raises one of `UNFIT` for a value of another type."""
+def _from_stored(graph: Graph, label: Label, name: str, wanted: Any) -> Callable[[Any], Any]:
+    """The conversion of a stored property, which raises one of `UNFIT` for a value of another type."""
     kind, derived = label.columns.get(name), label.derived.get(name)
     if kind is None:
-        return pa.array([_vector(value, wanted) for value in values], wanted)
-    if derived is not None:  # a row that lacks it has a list with the source text
-        by = TEXT_FUNCTIONS[derived.by].python
-        values = [_derived(value, by) if isinstance(value, list) else value for value in values]
-    if name == "attributes" and "attributes" in label.open:
-        return pa.array([v and _attributes(v) for v in values], pa.string())
-    if name == "labels" and "labels" in label.open:
-        return pa.array([v and further_labels(graph, v) for v in values], wanted)
-    return pa.array([_back(value, kind) for value in values], wanted)
+        return lambda value: value if len(value) == wanted.list_size else None
+    if name == "attributes" and name in label.open:
+        return _attributes
+    if name == "labels" and name in label.open:
+        return lambda value: further_labels(graph, value)
+    if derived is None:
+        return lambda value: _back(value, kind)
+    by = TEXT_FUNCTIONS[derived.by].python
 
+    def stored_or_made(value: Any) -> Any:
+        if isinstance(value, list):  # a row that lacks it has a list with the source text
+            value = None if value[0] is None else by(value[0])
+        return _back(value, kind)
 
-def _derived(value: list[Any], function: Callable[[str], Any]) -> Any:
-    return None if value[0] is None else function(value[0])
-
-
-def _vector(value: Any, wanted: Any) -> Any:
-    return value if value is None or len(value) == wanted.list_size else None
+    return stored_or_made
 
 
 def _back(value: Any, kind: Type) -> Any:
@@ -377,11 +354,7 @@ def _plain(value: Any) -> Any:
     """A property as a JSON value: times and dates as ISO 8601, other types as text."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    if (
-        value is None
-        or isinstance(value, str | int)
-        or (isinstance(value, float) and isfinite(value))
-    ):
+    if value is None or isinstance(value, str | int) or (type(value) is float and isfinite(value)):
         return value
     return value.iso_format() if hasattr(value, "iso_format") else str(value)
 

@@ -8,7 +8,7 @@ reported, and computed in memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.logical.graph import Element
 from semgraph.logical.schema import Derived, Graph, Label
 from semgraph.stores.base import MatchQuery, SearchQuery, derived_report
-from semgraph.stores.neo4j.bolt import Bolt
+from semgraph.stores.neo4j.bolt import Bolt, Records
 from semgraph.stores.neo4j.cypher import (
     DERIVED,
     HEAD,
@@ -58,10 +58,8 @@ class Index:
     def of(cls, record: Sequence[Any]) -> Index:
         """An index from a record of `SHOW`."""
         name, type_, kind, labels, properties, constraint, options = record
-        on = "node" if kind == "NODE" else "edge"
-        return cls(
-            name, type_, on, tuple(labels or ()), tuple(properties or ()), constraint, options or {}
-        )
+        of = "node" if kind == "NODE" else "edge", tuple(labels or ()), tuple(properties or ())
+        return cls(name, type_, *of, constraint, options or {})
 
     @property
     def dimensions(self) -> int | None:
@@ -99,10 +97,8 @@ class Indexes:
         The server caches plans. A plan that was made while a label was empty, or before its index
         was counted, may read the whole label.
         """
-        indexed = next((p for p in properties if (label, p) in self.ranges), None)
-        return (
-            "" if indexed is None else f" USING INDEX SEEK {var}:{quoted(label)}({quoted(indexed)})"
-        )
+        indexed = (quoted(p) for p in properties if p is not None and (label, p) in self.ranges)
+        return next((f" USING INDEX SEEK {var}:{quoted(label)}({prop})" for prop in indexed), "")
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,6 @@ class Wanted:
 
     label: str
     what: str
-    name: str
     create: str
     drop: str = ""
     blocked: str = ""
@@ -124,42 +119,30 @@ def missing(graph: Graph, dimensions: int | None, existing: Sequence[Index]) -> 
     """The missing parts of a database; vector indexes only if the length of vectors is known."""
     wanted: list[Wanted] = []
     for label in graph.labels.values():
-        wanted += _missing_unique(graph, label, existing)
-        wanted += [
-            Wanted(label.name, f"index on {name}", f"{label.name}_{name}", _range(label, name))
-            for name in dict.fromkeys((graph.partition, *label.index))
-            if not _has(existing, label, (name,))
-        ]
-        wanted += [
-            Wanted(label.name, f"full-text index {name}", name, _fulltext(graph, label, name))
-            for name in label.fulltext
-            if text_index(label, name, existing) is None
-        ]
+        at, key = _any(label), (graph.key,)
+        if not has_unique_keys(graph, label, existing):
+            plain = (i.name for i in existing if i.type == "RANGE" and _on(i, label, key))
+            create = _unique(label.name, at, key)
+            wanted.append(Wanted(label.name, f"unique {key[0]}", create, blocked=next(plain, "")))
+        for name in dict.fromkeys((graph.partition, *label.index)):
+            if not _has(existing, label, (name,)):
+                create = f"CREATE INDEX {quoted(f'{label.name}_{name}')} IF NOT EXISTS FOR {at} ON (n.{quoted(name)})"
+                wanted.append(Wanted(label.name, f"index on {name}", create))
+        for name, texts in label.fulltext.items():
+            if text_index(label, name, existing) is None:
+                listed = (f"n.{quoted(prop)}" for prop in dict.fromkeys((*texts, graph.partition)))
+                create = f"CREATE FULLTEXT INDEX {quoted(name)} IF NOT EXISTS FOR {at} ON EACH [{', '.join(listed)}]"
+                wanted.append(Wanted(label.name, f"full-text index {name}", create))
         for name in label.vectors.values() if dimensions is not None else ():
-            wanted += _missing_vectors(label, name, dimensions or 0, existing)
+            index, own = _vector(label, name, existing), f"{label.name}_{name}"
+            if index is None or (index.dimensions != dimensions and index.name == own):
+                create = (
+                    f"CREATE VECTOR INDEX {quoted(own)} IF NOT EXISTS FOR {at} ON (n.{quoted(name)}) OPTIONS "
+                    f"{{indexConfig: {{`vector.dimensions`: {dimensions}, `vector.similarity_function`: 'cosine'}}}}"
+                )
+                drop = "" if index is None else f"DROP INDEX {quoted(own)} IF EXISTS"
+                wanted.append(Wanted(label.name, f"vector index on {name}", create, drop))
     return wanted
-
-
-def _missing_unique(graph: Graph, label: Label, existing: Sequence[Index]) -> list[Wanted]:
-    if has_unique_keys(graph, label, existing):
-        return []
-    key, name = (graph.key,), f"{label.name}_{graph.key}"
-    blocked = next((i.name for i in existing if i.type == "RANGE" and _on(i, label, key)), "")
-    create = _unique(label.name, _any(label), key)
-    return [Wanted(label.name, f"unique {graph.key}", name, create, "", blocked)]
-
-
-def _missing_vectors(
-    label: Label, name: str, dimensions: int, existing: Sequence[Index]
-) -> list[Wanted]:
-    index = _vector(label, name, existing)
-    own = f"{label.name}_{name}"
-    if index is not None and (index.dimensions == dimensions or index.name != own):
-        return []
-    drop = "" if index is None else f"DROP INDEX {quoted(own)} IF EXISTS"
-    return [
-        Wanted(label.name, f"vector index on {name}", own, _vectors(label, name, dimensions), drop)
-    ]
 
 
 def has_unique_keys(graph: Graph, label: Label, existing: Iterable[Index]) -> bool:
@@ -169,11 +152,8 @@ def has_unique_keys(graph: Graph, label: Label, existing: Iterable[Index]) -> bo
 
 def is_external(graph: Graph, existing: Sequence[Index], counts: Mapping[str, int]) -> bool:
     """Whether another program made the database: a label in use has no unique keys."""
-    return any(
-        (counts.get(label.name, 0) or _has(existing, label, (graph.key,)))
-        and not has_unique_keys(graph, label, existing)
-        for label in graph.labels.values()
-    )
+    labels = (e for e in graph.labels.values() if not has_unique_keys(graph, e, existing))
+    return any(counts.get(e.name, 0) or _has(existing, e, (graph.key,)) for e in labels)
 
 
 def indexes_named_by(graph: Graph, existing: Iterable[Index]) -> list[Index]:
@@ -186,11 +166,8 @@ def indexes_named_by(graph: Graph, existing: Iterable[Index]) -> list[Index]:
 
 
 def _on(index: Index, label: Label, properties: tuple[str, ...]) -> bool:
-    return (
-        index.kind == label.kind
-        and index.labels == (label.name,)
-        and index.properties == properties
-    )
+    own = (label.kind, (label.name,), properties)
+    return (index.kind, index.labels, index.properties) == own
 
 
 def _has(
@@ -207,31 +184,13 @@ def _vector(label: Label, name: str, existing: Iterable[Index]) -> Index | None:
 
 
 def _any(label: Label) -> str:
-    return (
-        f"(n:{quoted(label.name)})" if label.kind == "node" else f"()-[n:{quoted(label.name)}]-()"
-    )
-
-
-def _range(label: Label, name: str) -> str:
-    index = quoted(f"{label.name}_{name}")
-    return f"CREATE INDEX {index} IF NOT EXISTS FOR {_any(label)} ON (n.{quoted(name)})"
+    return pattern_of(label).replace("->", "-")
 
 
 def _unique(name: str, pattern: str, properties: tuple[str, ...]) -> str:
     listed = ", ".join(f"n.{quoted(prop)}" for prop in properties)
-    constraint = quoted("_".join((name, *properties)))
-    return (
-        f"CREATE CONSTRAINT {constraint} IF NOT EXISTS FOR {pattern} REQUIRE ({listed}) IS UNIQUE"
-    )
-
-
-def _fulltext(graph: Graph, label: Label, name: str) -> str:
-    listed = ", ".join(
-        f"n.{quoted(prop)}" for prop in dict.fromkeys((*label.fulltext[name], graph.partition))
-    )
-    return (
-        f"CREATE FULLTEXT INDEX {quoted(name)} IF NOT EXISTS FOR {_any(label)} ON EACH [{listed}]"
-    )
+    own = quoted("_".join((name, *properties)))
+    return f"CREATE CONSTRAINT {own} IF NOT EXISTS FOR {pattern} REQUIRE ({listed}) IS UNIQUE"
 
 
 def text_index(label: Label, name: str, existing: Iterable[Index]) -> Index | None:
@@ -242,12 +201,6 @@ def text_index(label: Label, name: str, existing: Iterable[Index]) -> Index | No
         (i for i in texts if i.name == name),
         next((i for i in texts if i.labels == (label.name,) and wanted <= set(i.properties)), None),
     )
-
-
-def _vectors(label: Label, name: str, dimensions: int) -> str:
-    options = f"{{indexConfig: {{`vector.dimensions`: {dimensions}, `vector.similarity_function`: 'cosine'}}}}"
-    index = quoted(f"{label.name}_{name}")
-    return f"CREATE VECTOR INDEX {index} IF NOT EXISTS FOR {_any(label)} ON (n.{quoted(name)}) OPTIONS {options}"
 
 
 def missing_internal(existing: Sequence[Index]) -> list[str]:
@@ -280,6 +233,9 @@ def usable(graph: Graph, existing: Sequence[Index]) -> Indexes:
     return Indexes(fulltext, vectors, frozenset(ranges))
 
 
+Place = tuple[str, str]  # a label and a derived property
+
+
 def duplicates(graph: Graph, label: Label) -> str:
     """A query for keys shared by several rows of a label: their number, and three examples."""
     pattern = pattern_of(label)
@@ -289,52 +245,30 @@ def duplicates(graph: Graph, label: Label) -> str:
     )
 
 
-def count_without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for the numbers of rows without derived properties; it reads only indexes."""
-    return _for_each(
-        graph,
-        places,
-        lambda pattern, d: (
-            f"CALL () {{ MATCH {pattern} RETURN count(n) AS every }}\n"
-            f"CALL () {{ MATCH {pattern} WHERE n.{quoted(d.name)} IS NOT NULL RETURN count(n) AS have }}\n"
-            "WITH every - have AS number"
-        ),
-    )
+# Numbers of rows, by a derived property `name` and its source `of`: those without it (this reads only
+# indexes); those without it, but with the source; those with a key that an earlier version derived from
+# a text in another Unicode form, or with \u0130 (this reads only the index of the key).
+WITHOUT = (
+    "CALL () {{ MATCH {pattern} RETURN count(n) AS every }}\n"
+    "CALL () {{ MATCH {pattern} WHERE {name} IS NOT NULL RETURN count(n) AS have }}\n"
+    "WITH every - have AS number"
+)
+LACKING = (
+    "MATCH {pattern} WHERE {of} IS :: STRING NOT NULL AND {name} IS NULL\nWITH count(n) AS number"
+)
+OUTDATED = (
+    "MATCH {pattern} WHERE {name} IS NOT NFKC NORMALIZED OR {name} CONTAINS 'i\\u0307'\n"
+    "WITH count(n) AS number"
+)
 
 
-def count_lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for the numbers of rows with a source property, but without what derives from it."""
-    return _for_each(
-        graph,
-        places,
-        lambda pattern, d: (
-            f"MATCH {pattern} WHERE n.{quoted(d.of)} IS :: STRING NOT NULL AND n.{quoted(d.name)} IS NULL\n"
-            "WITH count(n) AS number"
-        ),
-    )
-
-
-def count_outdated(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for the number of rows with a key that an earlier version derived from a text in
-    another Unicode form, or with \u0130. It reads only the index of the key.
-    """
-    return _for_each(
-        graph,
-        places,
-        lambda pattern, d: (
-            f"MATCH {pattern} WHERE n.{quoted(d.name)} IS NOT NFKC NORMALIZED"
-            f" OR n.{quoted(d.name)} CONTAINS 'i\\u0307'\nWITH count(n) AS number"
-        ),
-    )
-
-
-def _for_each(
-    graph: Graph, places: Iterable[tuple[str, str]], part: Callable[[str, Derived], str]
-) -> str:
+def count(what: str, graph: Graph, places: Iterable[Place]) -> str:
+    """A query for one of these numbers of each label and derived property."""
     parts = []
     for label, name in places:
-        pattern = pattern_of(graph.label(label))
-        counted = part(pattern, graph.label(label).derived[name])
+        pattern, derived = pattern_of(graph.label(label)), graph.label(label).derived[name]
+        own = {each: f"n.{quoted(getattr(derived, each))}" for each in ("name", "of")}
+        counted = what.format(pattern=pattern, **own)
         parts.append(f"{counted} RETURN {string(label)} AS label, {string(name)} AS name, number")
     return "\nUNION ALL\n".join(parts)
 
@@ -342,13 +276,13 @@ def _for_each(
 def rows_lacking(
     graph: Graph, label: Label, derived: Derived, *, confined: bool, limit: int | None = None
 ) -> str:
-    """A query for the rows that lack a derived text property: key, partition, and source text."""
+    """A query for the rows that lack a derived text property: key, and source text."""
     own = f" AND n.{quoted(graph.partition)} IN $partitions" if confined else ""
     return (
         f"MATCH {pattern_of(label)}\n"
         f"WHERE n.{quoted(derived.name)} IS NULL AND n.{quoted(derived.of)} IS :: STRING NOT NULL "
         f"AND n.{quoted(graph.key)} IS :: STRING NOT NULL{own}\n"
-        f"RETURN n.{quoted(graph.key)}, n.{quoted(graph.partition)}, n.{quoted(derived.of)}"
+        f"RETURN n.{quoted(graph.key)}, n.{quoted(derived.of)}"
         + (f" LIMIT {limit}" if limit is not None else "")
     )
 
@@ -466,9 +400,6 @@ def _witnessed(graph: Graph) -> str:
     return "m.witness IS NULL" + "".join(witnesses)
 
 
-Place = tuple[str, str]  # a label and a derived property
-
-
 def derive(derived: Derived, text: str) -> Any:
     """The derived text property for a text."""
     return TEXT_FUNCTIONS[derived.by].python(text)
@@ -495,17 +426,15 @@ class MissingDerived:
         self._checked.update(new)
         keys = [p for p in new if p not in self.outdated and self._derived(*p).by == "key"]
         if keys:
-            found = await self._counted(count_outdated(self.graph, keys))
+            found = await self._counted(OUTDATED, keys)
             self.outdated |= dict.fromkeys(keys, 0) | found
-        maybe = await self._counted(count_without(self.graph, new)) if new else {}
-        counts = await self._counted(count_lacking(self.graph, sorted(maybe))) if maybe else {}
+        counts = await self._counted(LACKING, sorted(await self._counted(WITHOUT, new)))
         self.counts |= counts
         return bool(counts)
 
-    async def _counted(self, query: str) -> dict[Place, int]:
-        return {
-            (label, name): number for label, name, number in await self.bolt.read(query) if number
-        }
+    async def _counted(self, what: str, places: Sequence[Place]) -> dict[Place, int]:
+        records = await self.bolt.read(count(what, self.graph, places)) if places else []
+        return {(label, name): number for label, name, number in records if number}
 
     def _is_text(self, label: str, name: str) -> bool:
         derived = self.graph.labels[label].derived.get(name) if label in self.graph.labels else None
@@ -549,7 +478,7 @@ class MissingDerived:
         label, derived = self.graph.label(place[0]), self._derived(*place)
         query = rows_lacking(self.graph, label, derived, confined=partitions is not None)
         values, holders = self._values.setdefault(place, {}), self._holders.setdefault(place, {})
-        for key, _, text in await self.bolt.read(query, {"partitions": sorted(partitions or ())}):
+        for key, text in await self.bolt.read(query, {"partitions": sorted(partitions or ())}):
             if key not in values:
                 values[key] = derive(derived, text)
                 holders.setdefault(values[key], []).append(key)
@@ -562,12 +491,7 @@ class MissingDerived:
         """The values that a statement compares, by label and property, and by key."""
         if f"${DERIVED}" not in text:
             return {}
-        return {
-            DERIVED: {
-                f"{label}.{name}": self._values.get((label, name), {})
-                for label, name in self.counts
-            }
-        }
+        return {DERIVED: {".".join(place): self._values.get(place, {}) for place in self.counts}}
 
 
 def compared(query: SearchQuery) -> set[Place]:
@@ -622,9 +546,8 @@ class Setup:
         """Record the partition and the key of some labels."""
         of = {"partition": self.graph.partition, "key": self.graph.key}
         if labels:
-            await self.bolt.write(
-                lambda tx: self.bolt.run(tx, RECORD, {"labels": labels, "of": of})
-            )
+            parameters = {"labels": labels, "of": of}
+            await self.bolt.write(lambda tx: self.bolt.run(tx, RECORD, parameters))
 
     async def indexes(self) -> list[Index]:
         """The existing indexes of the database."""
@@ -634,9 +557,8 @@ class Setup:
         self, dimensions: int | None, existing: Sequence[Index], counts: Mapping[str, int]
     ) -> list[str]:
         """Create what is missing, unless another program made the database. Returns notes."""
-        wanted = missing(self.graph, dimensions, existing)
-        left = self._left_out(wanted, existing, counts)
-        done = [one for one in wanted if one not in left]
+        left = self.left_out(dimensions, existing, counts)
+        done = [one for one in missing(self.graph, dimensions, existing) if one not in left]
         try:
             await self._create([*missing_internal(existing), *_statements(done)])
         except EngineError as error:
@@ -645,29 +567,17 @@ class Setup:
                 raise
             # Another program has created indexes in the meantime.
             return await self.create_missing(dimensions, now, counts)
-        return [_external_note(left)] if left else []
+        return external_note(left)
 
-    def describe_missing(
+    def left_out(
         self, dimensions: int | None, existing: Sequence[Index], counts: Mapping[str, int]
-    ) -> list[str]:
-        """The notes that `create_missing` would return."""
-        left = self._left_out(missing(self.graph, dimensions, existing), existing, counts)
-        return [_external_note(left)] if left else []
-
-    def _left_out(
-        self,
-        wanted: Sequence[Wanted],
-        existing: Sequence[Index],
-        counts: Mapping[str, int],
     ) -> list[Wanted]:
         """The missing parts that are not created, because another program created the database."""
-        if not is_external(self.graph, existing, counts):
-            return []
-        return [
-            one
-            for one in wanted
-            if not has_unique_keys(self.graph, self.graph.label(one.label), existing)
-        ]
+        wanted = missing(self.graph, dimensions, existing)
+        labels = {one.label: self.graph.label(one.label) for one in wanted}
+        own = {n for n, label in labels.items() if has_unique_keys(self.graph, label, existing)}
+        external = is_external(self.graph, existing, counts)
+        return [one for one in wanted if external and one.label not in own]
 
     async def migrate(self, dimensions: int | None, *, drop: bool) -> list[str]:
         """Create what can be created, with `drop` anew. Returns a report."""
@@ -689,9 +599,8 @@ class Setup:
         for label in self.graph.labels.values():
             for derived in label.derived.values():
                 if derived.by == "embed":
-                    place = (label.name, derived.name)
-                    lacking = await self.bolt.read(count_lacking(self.graph, [place]))
-                    number = int(lacking[0][-1])
+                    query = count(LACKING, self.graph, [(label.name, derived.name)])
+                    number = int((await self.bolt.read(query))[0][-1])
                 else:
                     number = await self._fill(label, derived)
                 report += derived_report(label, derived, number)
@@ -699,10 +608,11 @@ class Setup:
 
     async def _drop_own(self) -> list[str]:
         indexes = indexes_named_by(self.graph, await self.indexes())
-        named = [
-            ("CONSTRAINT", i.constraint) if i.constraint else ("INDEX", i.name) for i in indexes
-        ]
-        await self._create([f"DROP {kind} {quoted(name)} IF EXISTS" for kind, name in named])
+        named = (
+            f"CONSTRAINT {quoted(i.constraint)}" if i.constraint else f"INDEX {quoted(i.name)}"
+            for i in indexes
+        )
+        await self._create([f"DROP {each} IF EXISTS" for each in named])
         return [f"dropped: {index.name}" for index in indexes]
 
     async def _duplicates(self, one: Wanted) -> str:
@@ -729,30 +639,24 @@ class Setup:
         """Store a derived text where it is missing or outdated. Returns the number of rows."""
         total, after = 0, ""
         read = rows_lacking(self.graph, label, derived, confined=False, limit=_BATCH)
-        while records := await self.bolt.read(read):
-            number = await self._store(label, derived, [(key, of) for key, _, of in records])
+        while number := await self._store(label, derived, await self.bolt.read(read)):
             total += number
-            if not number:
-                break
         read = rows_to_check(self.graph, label, derived, limit=_BATCH)
         while records := await self.bolt.read(read, {"after": after}):
             after = records[-1][0]
-            old = [(key, of) for key, of, value in records if derive(derived, of) != value]
-            total += await self._store(label, derived, old) if old else 0
+            old = [record for record in records if derive(derived, record[1]) != record[2]]
+            total += await self._store(label, derived, old)
         return total
 
-    async def _store(self, label: Label, derived: Derived, texts: list[tuple[str, str]]) -> int:
-        """Store a derived property of some rows, each a key and a text. Returns their number."""
-        rows = [
-            {"key": key, "of": of, "value": derive(derived, of)} for key, of in dict.fromkeys(texts)
-        ]
+    async def _store(self, label: Label, derived: Derived, records: Records) -> int:
+        """Store a derived property of some rows, which begin with key and text. Returns their number."""
+        texts = dict.fromkeys((key, of) for key, of, *_ in records)
+        rows = [{"key": key, "of": of, "value": derive(derived, of)} for key, of in texts]
         write = fill(self.graph, label, derived)
-
-        async def work(tx: AsyncManagedTransaction) -> int:
-            [[number]] = await self.bolt.run(tx, write, {"rows": rows})
-            return int(number)
-
-        return await self.bolt.write(work)
+        if not rows:
+            return 0
+        [[number]] = await self.bolt.write(lambda tx: self.bolt.run(tx, write, {"rows": rows}))
+        return int(number)
 
 
 def _names(indexes: Iterable[Index]) -> set[str]:
@@ -763,12 +667,14 @@ def _statements(wanted: Sequence[Wanted]) -> list[str]:
     return [*(one.drop for one in wanted if one.drop), *(one.create for one in wanted)]
 
 
-def _external_note(wanted: Sequence[Wanted]) -> str:
+def external_note(left: Sequence[Wanted]) -> list[str]:
+    """A note on missing parts that are not created."""
     by: dict[str, list[str]] = defaultdict(list)
-    for one in wanted:
+    for one in left:
         by[one.what].append(one.label)
     listed = "; ".join(f"{what} of {', '.join(labels)}" for what, labels in by.items())
-    return (
+    note = (
         f"this database was created by another program and was left unchanged. Missing: {listed}. Queries work, but more "
         "slowly; a plan that writes `schema`, such as build_indices_and_constraints, creates them"
     )
+    return [note] if left else []

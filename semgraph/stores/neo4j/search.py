@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semgraph.errors import EngineError
 from semgraph.expr.functions import (
@@ -26,16 +27,8 @@ from semgraph.expr.functions import (
 )
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
+from semgraph.stores.neo4j import cypher
 from semgraph.stores.neo4j.bolt import Bolt, Records
-from semgraph.stores.neo4j.cypher import (
-    LISTS,
-    columns_of,
-    fields,
-    pattern_of,
-    quoted,
-    sent_column,
-    struct_of,
-)
 from semgraph.stores.neo4j.schema import Indexes, MissingDerived
 from semgraph.stores.neo4j.search_cypher import (
     Branch,
@@ -53,6 +46,7 @@ from semgraph.stores.prepare import (
     end_nodes,
     partitions_of,
     search_schema,
+    struct_array,
     without_left_out,
 )
 
@@ -108,11 +102,7 @@ class _Search:
     """One search: its queries, its rows, and its hits so far."""
 
     def __init__(
-        self,
-        of: Searches,
-        graph: Graph,
-        queries: tuple[SearchQuery, ...],
-        rows: pa.Table,
+        self, of: Searches, graph: Graph, queries: tuple[SearchQuery, ...], rows: pa.Table
     ) -> None:
         self.of, self.graph, self.missing_derived = of, graph, of.missing_derived
         self.queries, self.rows = queries, rows
@@ -122,9 +112,7 @@ class _Search:
 
     async def run(self) -> list[pa.Table]:
         columns = {query.partition for query in self.queries if query.partition is not None}
-        lists = frozenset(
-            name for name in columns if pa.types.is_list(column(self.rows, name).type)
-        )
+        lists = frozenset(n for n in columns if pa.types.is_list(column(self.rows, n).type))
         only: frozenset[int] | None = None
         rows = self.rows
         await self._read_missing_derived()
@@ -137,9 +125,7 @@ class _Search:
                     continue
                 raise
             only, unfinished = self._take(text, records)
-            rows = rows.filter(
-                pa.array([q in unfinished for q in rows.column("_q").to_pylist()], pa.bool_())
-            )
+            rows = rows.filter(pc.is_in(rows.column("_q"), pa.array([*unfinished], pa.int64())))
         return [self._table(number) for number in range(len(self.queries))]
 
     async def _leave_out_odd_vectors(self) -> bool:
@@ -150,10 +136,10 @@ class _Search:
             seen = all_partitions(self.rows, query.partition)
             own = None if seen is None else sorted(seen)
             for name in {label.vectors[m.prop] for m in query.methods if m.via == "nearest"}:
-                value, key = f"h.{quoted(name)}", f"h.{quoted(self.graph.key)}"
+                value, key = f"h.{cypher.quoted(name)}", f"h.{cypher.quoted(self.graph.key)}"
                 text = (
-                    f"MATCH {pattern_of(label, 'h')} WHERE {value} IS NOT NULL AND NOT {has_direction(value)} "
-                    f"AND ($own IS NULL OR h.{quoted(self.graph.partition)} IN $own) "
+                    f"MATCH {cypher.pattern_of(label, 'h')} WHERE {value} IS NOT NULL AND NOT {has_direction(value)} "
+                    f"AND ($own IS NULL OR h.{cypher.quoted(self.graph.partition)} IN $own) "
                     f"RETURN {key}, {value} ORDER BY toStringOrNull({key})"
                 )
                 for found, vector in await of.bolt.read(text, {"own": own}):
@@ -172,7 +158,7 @@ class _Search:
         return self.queries[branch.query].methods[branch.method]
 
     def _parameters(self, text: SearchStatement, rows: pa.Table) -> dict[str, Any]:
-        columns = {name: sent_column(rows, path) for path, name in text.partitions.items()}
+        columns = {name: cypher.sent_column(rows, path) for path, name in text.partitions.items()}
         vectors: dict[tuple[float, ...], int] = {}
         parameters: dict[str, Any] = {**text.bound.constants, "own": self.graph.partition}
         for branch in text.branches:
@@ -180,13 +166,13 @@ class _Search:
             parameters[f"f{branch.number}"] = self._limit(branch)
         parameters |= self.missing_derived.parameters(text.text)
         groups: dict[str, dict[str, Any]] = {}
-        for row in fields(rows, text.bound.values, columns):
+        for row in cypher.fields(rows, text.bound.values, columns):
             partition = {name: row[name] for name in text.partitions.values()}
             if repr(partition) not in groups:
                 groups[repr(partition)] = {**partition, **self._large(text, row["_q"]), "rows": []}
             groups[repr(partition)]["rows"].append(row)
         lists = {"groups": list(groups.values()), "vectors": list(map(list, vectors))}
-        return parameters | {LISTS: lists}
+        return parameters | {cypher.LISTS: lists}
 
     def _columns(
         self, branch: Branch, rows: pa.Table, vectors: dict[tuple[float, ...], int]
@@ -230,7 +216,7 @@ class _Search:
         query, method = self.queries[branch.query], self._method(branch)
         label = self.graph.label(query.label)
         if method.via == "equal":
-            return sent_column(rows, method.column)
+            return cypher.sent_column(rows, method.column)
         values: Any = column(rows, method.column)
         if method.via == "nearest":
             name = label.vectors[method.prop]
@@ -241,16 +227,10 @@ class _Search:
         if not branch.index:  # a label without rows
             return [None] * rows.num_rows
         own = self.graph.partition if self.of.indexes.fulltext[branch.index][1] else ""
-        confined = (
-            partitions_of(rows, query.partition)
-            if query.partition is not None
-            else [None] * rows.num_rows
-        )
-        properties = label.fulltext[branch.index]
-        texts = [
-            lucene_queries(t, properties, own, p)
-            for t, p in zip(values.to_pylist(), confined, strict=True)
-        ]
+        by, properties = query.partition, label.fulltext[branch.index]
+        confined = [None] * rows.num_rows if by is None else partitions_of(rows, by)
+        pairs = zip(values.to_pylist(), confined, strict=True)
+        texts = [lucene_queries(text, properties, own, parts) for text, parts in pairs]
         # The scores of parts are summed, so all entries of each are needed.
         if any(len(parts) > 1 for parts in texts):
             self.limits[branch.number] = _ALL
@@ -270,9 +250,8 @@ class _Search:
                 query = self.queries[branch.query]
                 self.of.large.add((query.label, self._partitions(query.partition, q)))
             if fetched is not None and not _enough(method, hits, fetched, last, limit):
-                further[number] = max(
-                    further.get(number, 0), _further(method, len(hits), fetched, limit)
-                )
+                more = math.ceil(2 * (method.ranked or 1) * fetched / max(len(hits), 1))
+                further[number] = max(further.get(number, 0), _MORE * limit, more)
                 unfinished.add(q)
         self.hits |= fresh
         self.limits |= further
@@ -285,15 +264,12 @@ class _Search:
         query = self.queries[number]
         label = self.graph.label(query.label)
         schema = search_schema(self.graph, query, self.of.dimensions)
-        ranked = [
-            (q, query.methods[method].via, method, rank, *hit)
-            for (of, q, method), hits in sorted(
-                (key, hits) for key, hits in self.hits.items() if key[0] == number
-            )
-            for rank, hit in enumerate(
-                self._ranked(query.methods[method], q, hits, label, schema.names)
-            )
-        ]
+        ranked: list[tuple[Any, ...]] = []
+        for of, q, number_of_method in sorted(key for key in self.hits if key[0] == number):
+            method = query.methods[number_of_method]
+            hits = self._ranked(method, q, self.hits[of, q, number_of_method], label, schema.names)
+            numbered = enumerate(hits)
+            ranked += ((q, method.via, number_of_method, rank, *hit) for rank, hit in numbered)
         columns = list(zip(*ranked, strict=True)) or [()] * len(schema)
         ends = {end_column(end): node for end, (node, _) in end_nodes(self.graph, query).items()}
         own = len(schema) - len(ends)
@@ -302,9 +278,10 @@ class _Search:
             for values, kind in zip(columns[:5], list(schema)[:5], strict=True)
         ]
         rows, left_out = [row[5:own] for row in ranked], self.of.left_out
-        arrays += columns_of(left_out, self.graph, label, list(schema)[5:own], rows)
+        arrays += cypher.columns_of(left_out, self.graph, label, list(schema)[5:own], rows)
         for values, kind in zip(columns[own:], list(schema)[own:], strict=True):
-            arrays.append(struct_of(left_out, self.graph, ends[kind.name], values, kind.type))
+            parts = cypher.columns_of(left_out, self.graph, ends[kind.name], kind.type, values)
+            arrays.append(struct_array(parts, kind.type))
         return without_left_out(pa.table(arrays, schema=schema), [self.graph.key])
 
     def _ranked(
@@ -341,10 +318,6 @@ def _enough(
     return len(hits) >= (method.ranked or 0) and hits[-1][0] > last
 
 
-def _further(method: Method, passed: int, fetched: int, limit: int) -> int:
-    return max(_MORE * limit, math.ceil(2 * (method.ranked or 1) * fetched / max(passed, 1)))
-
-
 # Full text in Lucene's syntax: everything is quoted, so that no text is read as syntax.
 
 MOST_CLAUSES = 1000
@@ -365,14 +338,10 @@ def lucene_queries(
     """
     words = list({w.lower() if w.isascii() else w: w for w in _words(text or "")}.values())
     at_once = max(1, MOST_CLAUSES // len(properties))
-    prefix = ""
-    if (
-        partition
-        and values
-        and len(values) <= _MOST_PARTITIONS
-        and all(_PLAIN.match(value) for value in values)
-    ):
-        prefix = f"+({' '.join(f'{partition}:{_phrase(value)}^0' for value in values)}) "
+    few = partition and values and len(values) <= _MOST_PARTITIONS
+    few = few and all(map(_PLAIN.match, values or ()))
+    own = " ".join(f"{partition}:{_phrase(value)}^0" for value in values or ())
+    prefix = f"+({own}) " if few else ""
     return [
         f"{prefix}+({' '.join(f'{name}:{word}' for word in words[i : i + at_once] for name in properties)})"
         for i in range(0, len(words), at_once)

@@ -9,20 +9,7 @@ from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.conditions import Ends, Value, by_key, ends, of_hit, pinned
-from semgraph.stores.neo4j.cypher import (
-    KEEP_PLAN,
-    LISTS,
-    ROW,
-    Bound,
-    Conditions,
-    comparable,
-    held,
-    pattern_of,
-    quoted,
-    returned_as,
-    string,
-    type_of,
-)
+from semgraph.stores.neo4j import cypher
 from semgraph.stores.neo4j.schema import Indexes
 from semgraph.stores.prepare import aliases, end_nodes, returned
 
@@ -53,7 +40,7 @@ class SearchStatement:
     """
 
     text: str
-    bound: Bound
+    bound: cypher.Bound
     branches: tuple[Branch, ...]
     partitions: Mapping[str, str]
     near: tuple[tuple[str, str | None], ...] = ()
@@ -89,7 +76,7 @@ class _Writer:
     indexes: Indexes
     names: dict[Value, str] = field(default_factory=dict)
     partitions: dict[str, str] = field(default_factory=dict)
-    near: dict[tuple[str, str, str], tuple[str, str | None]] = field(default_factory=dict)
+    near: dict[tuple[str, ...], tuple[str, str | None]] = field(default_factory=dict)
     branches: list[Branch] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
 
@@ -97,11 +84,11 @@ class _Writer:
         """Add a branch for a method."""
         label = self.graph.label(query.label)
         labels = {name: self.graph.label(getattr(label, end)) for end, name, _ in query.ends}
-        conditions = Conditions(
+        conditions = cypher.Conditions(
             self.graph, {query.alias: label, **labels}, self.names, self.indexes.incomplete
         )
-        hits = Hits(query, label, conditions, self.indexes, self.confined)
-        parts, index = hits.parts(query.methods[branch.method], branch.number, self.known)
+        hits = Hits(query, label, conditions, self)
+        parts, index = hits.parts(query.methods[branch.method], branch.number)
         self.parts += parts
         self.branches.append(replace(branch, index=index, whole=hits.pinned))
 
@@ -113,19 +100,18 @@ class _Writer:
         operator = "IN" if query.partition in self.lists else "="
         return f"{own} {operator} {row}.{name}"
 
-    def known(
-        self, query: SearchQuery, pattern: str, confined: str, vector: str
-    ) -> tuple[str, str]:
+    def known(self, query: SearchQuery, *of: str) -> tuple[str, str]:
         """Two variables: the number of rows of a label in a partition, as far as it matters, and,
         if it is small, these rows with their vectors. They are equal for all rows of a group, so
-        vectors are read once per group.
+        vectors are read once per group. `of` are the pattern, the condition on the partition and
+        the vector.
         """
-        self.near.setdefault((pattern, confined, vector), (query.label, query.partition))
-        return _names(list(self.near).index((pattern, confined, vector)))
+        self.near.setdefault(of, (query.label, query.partition))
+        return _names(list(self.near).index(of))
 
     def done(self) -> SearchStatement:
         """The complete statement, joined."""
-        prelude, imported = [KEEP_PLAN, f"UNWIND ${LISTS}.groups AS g"], [ROW]
+        prelude, imported = [cypher.KEEP_PLAN, f"UNWIND ${cypher.LISTS}.groups AS g"], [cypher.ROW]
         for i, ((pattern, confined, vector), (label, _)) in enumerate(self.near.items()):
             n, known = _names(i)
             imported += n, known
@@ -140,11 +126,11 @@ class _Writer:
                 f"CALL (g, {n}) {{ {read}\n"
                 f"  {match} WITH h, {vector} AS v WHERE v IS NOT NULL RETURN collect([h, v]) AS {known} }}"
             )
-        prelude.append(f"UNWIND g.rows AS {ROW}")
+        prelude.append(f"UNWIND g.rows AS {cypher.ROW}")
         union = "\nUNION ALL\n".join(self.parts)
         call = (f"CALL ({', '.join(imported)}) {{", union, "}")
-        text = "\n".join((*prelude, *call, f"RETURN {ROW}._q AS q, b, hits, fetched, last"))
-        bound = Conditions(self.graph, {}, self.names).bound
+        text = "\n".join((*prelude, *call, f"RETURN {cypher.ROW}._q AS q, b, hits, fetched, last"))
+        bound = cypher.Conditions(self.graph, {}, self.names).bound
         return SearchStatement(
             text, bound, tuple(self.branches), dict(self.partitions), tuple(self.near.values())
         )
@@ -183,34 +169,24 @@ def _end(end: str) -> str:
     return "startNode(h)" if end == "source" else "endNode(h)"
 
 
-Known = Callable[[SearchQuery, str, str, str], tuple[str, str]]
-
-
 class Hits:
     """The hits `h` of one query."""
 
     def __init__(
-        self,
-        query: SearchQuery,
-        label: Label,
-        conditions: Conditions,
-        indexes: Indexes,
-        confined: Callable[[SearchQuery, str, str], str],
+        self, query: SearchQuery, label: Label, conditions: cypher.Conditions, of: _Writer
     ) -> None:
-        self.query, self.label, self.indexes = query, label, indexes
+        self.query, self.label, self.of, self.indexes = query, label, of, of.indexes
         self.conditions = conditions
-        self.confined = confined
         self.terms = conditions.read(query.where, aliases(query))
         self.own = of_hit(self.terms, query.alias)
         self.graph = conditions.graph
-        self.pattern = pattern_of(label, "h")
+        self.pattern = cypher.pattern_of(label, "h")
 
-    def parts(self, method: Method, number: int, known: Known) -> tuple[list[str], str]:
+    def parts(self, method: Method, number: int) -> tuple[list[str], str]:
         """The branch as parts of a union, and the index that it reads as far as needed. `m{number}`
-        is the row field with the searched value; `known` names the variables that are read of a
-        partition before its rows.
+        is the row field with the searched value.
         """
-        sought = f"{ROW}.m{number}"
+        sought = f"{cypher.ROW}.m{number}"
         if method.via == "fulltext" and (index := self._fulltext_index(method.prop)):
             read = self._fulltext(self.indexes.fulltext[index][0], number)
             if self.pinned:
@@ -218,40 +194,39 @@ class Hits:
             entries = f"{read}\nWITH h, sum(s) AS s ORDER BY s DESC WHERE s > 0\nWITH collect([h, s]) AS found"
             return [self._read_on(number, entries, "s", method)], index
         if method.via == "nearest":
-            return self._nearest(method, number, f"${LISTS}.vectors[{sought}]", known)
+            return self._nearest(method, number, f"${cypher.LISTS}.vectors[{sought}]")
         test = "false" if method.via == "fulltext" else ""
         if method.via == "equal":
             test = f"{self._value(method.prop)} = {sought}"
         first = method.prop if test.startswith("h.") else None
         if method.via == "equal" and (self.label.name, method.prop) in self.indexes.incomplete:
-            key, prop = f"h.{quoted(self.graph.key)}", f"h.{quoted(method.prop)}"
-            test = f"({prop} = {sought} OR ({prop} IS NULL AND {key} IN {ROW}.u{number}))"
-        matches = f"{self._match(test, first)}\n{self._ranked('1.0', method)}"
-        return [
-            f"{matches}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
-        ], ""
+            key, prop = f"h.{cypher.quoted(self.graph.key)}", f"h.{cypher.quoted(method.prop)}"
+            test = f"({prop} = {sought} OR ({prop} IS NULL AND {key} IN {cypher.ROW}.u{number}))"
+        return [f"{self._match(test, first)}\n{self._all(number, '1.0', method)}"], ""
 
-    def _nearest(
-        self, method: Method, number: int, sought: str, known: Known
-    ) -> tuple[list[str], str]:
+    def _all(self, number: int, score: str, method: Method) -> str:
+        """All hits of a branch, ranked and returned at once."""
+        found = f"RETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+        return f"{self._ranked(score, method)}\n{found}"
+
+    def _nearest(self, method: Method, number: int, sought: str) -> tuple[list[str], str]:
         if method.prop not in self.label.vectors:
             raise EngineError(f'label "{self.label.name}" has no embedding of "{method.prop}"')
         name = self.label.vectors[method.prop]
-        vector = f"h.{quoted(name)}"
-        ranked = self._ranked(_cosine("v", sought), method)
-        end = f"{ranked}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+        vector = f"h.{cypher.quoted(name)}"
+        end = self._all(number, _cosine("v", sought), method)
         same_size = f"size(v) = size({sought})"
         if (self.label.name, name) in self.indexes.odd:
             same_size = f"CASE WHEN {has_direction('v')} THEN {same_size} ELSE false END"
         index = self.indexes.vectors.get((self.label.name, name), "")
         if not index or self.pinned or method.ranked is None:
             return [f"{self._match('')}\nWITH h, {vector} AS v WHERE {same_size}\n{end}"], ""
-        own = self.confined(self.query, f"h.{quoted(self.graph.partition)}", "g")
-        n, near = known(self.query, self.pattern, own, vector)
+        own = self.of.confined(self.query, f"h.{cypher.quoted(self.graph.partition)}", "g")
+        n, near = self.of.known(self.query, self.pattern, own, vector)
         kind = "node" if self.label.kind == "node" else "relationship"
         read = (
-            f"WITH {ROW}, {n} WHERE {n} >= {EXACT_BELOW} AND {sought} IS NOT NULL\n"
-            f"CALL db.index.vector.query{kind.title()}s({string(index)}, $f{number}, {sought}) YIELD {kind}, score\n"
+            f"WITH {cypher.ROW}, {n} WHERE {n} >= {EXACT_BELOW} AND {sought} IS NOT NULL\n"
+            f"CALL db.index.vector.query{kind.title()}s({cypher.string(index)}, $f{number}, {sought}) YIELD {kind}, score\n"
             f"WITH collect([{kind}, 2 * score - 1]) AS found"
         )
         passing = " AND ".join(filter(None, (same_size, self._where)))
@@ -260,17 +235,18 @@ class Hits:
 
     def _fulltext_index(self, prop: str) -> str:
         """The index with a property; "" if the database lacks it and there is nothing to find."""
-        for name, properties in self.label.fulltext.items():
-            if prop in properties:
-                if name not in self.indexes.fulltext:
-                    if self.label.name in self.indexes.empty:
-                        return ""
-                    raise StoreUnavailable(
-                        f'the database has no full-text index "{name}" of {self.label.name} over {", ".join(properties)}: '
-                        "drop another of that name, and run a plan that writes `schema`, such as build_indices_and_constraints"
-                    )
-                return name
-        raise EngineError(f'label "{self.label.name}" has no full-text index of "{prop}"')
+        names = [name for name, properties in self.label.fulltext.items() if prop in properties]
+        if not names:
+            raise EngineError(f'label "{self.label.name}" has no full-text index of "{prop}"')
+        if names[0] in self.indexes.fulltext:
+            return names[0]
+        if self.label.name in self.indexes.empty:
+            return ""
+        over = ", ".join(self.label.fulltext[names[0]])
+        raise StoreUnavailable(
+            f'the database has no full-text index "{names[0]}" of {self.label.name} over {over}: '
+            "drop another of that name, and run a plan that writes `schema`, such as build_indices_and_constraints"
+        )
 
     @property
     def pinned(self) -> bool:
@@ -280,24 +256,23 @@ class Hits:
     def _fulltext(self, index: str, number: int) -> str:
         kind = "node" if self.label.kind == "node" else "relationship"
         return (
-            f"UNWIND {ROW}.m{number} AS text\n"
-            f"CALL db.index.fulltext.query{kind.title()}s({string(index)}, text, $f{number}) "
+            f"UNWIND {cypher.ROW}.m{number} AS text\n"
+            f"CALL db.index.fulltext.query{kind.title()}s({cypher.string(index)}, text, $f{number}) "
             f"YIELD {kind} AS h, score AS s"
         )
 
     def _among_known(self, read: str, number: int, method: Method) -> str:
         """The possible hits that an index returns. It is not read if none are possible."""
         return (
-            f"CALL ({ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
+            f"CALL ({cypher.ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
             f"WITH known WHERE size(known) > 0\n{read} WHERE h IN known\n"
-            f"WITH h, sum(s) AS s WHERE s > 0\n{self._ranked('s', method)}\n"
-            f"RETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+            f"WITH h, sum(s) AS s WHERE s > 0\n{self._all(number, 's', method)}"
         )
 
     def _read_on(self, number: int, read: str, score: str, method: Method) -> str:
         """The filtered entries of an index, and their number, so that more can be read."""
         return (
-            f"{read}\nCALL ({ROW}, found) {{\n"
+            f"{read}\nCALL ({cypher.ROW}, found) {{\n"
             f"UNWIND found AS f WITH f[0] AS h, f[1] AS s WHERE {self._filter()}\n"
             f"{self._ranked(score, method)}\nRETURN {self._collected()}\n}}\n"
             f"RETURN {number} AS b, hits, size(found) AS fetched, found[-1][1] AS last"
@@ -312,23 +287,17 @@ class Hits:
             if by_key(self.own, self.graph.key):
                 hint = ""
             return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
+
         # A parameter names the partition: with its property, an index may tempt the planner to read
         # all of it for every row.
-        clauses = match_edges(
-            self.graph,
-            self.label,
-            pairs,
-            self.conditions.value,
-            lambda v, end: self.indexes.hint(v, end, self.graph.key),
-        )
+        value = self.conditions.value
+        clauses = match_edges(self.graph, self.label, pairs, value, self.indexes)
         return f"{clauses} WHERE {self._filter(test, own='h[$own]')}"
 
     def _filter(self, test: str = "", own: str = "") -> str:
-        own = own or f"h.{quoted(self.graph.partition)}"
-        return (
-            " AND ".join(filter(None, (test, self.confined(self.query, own, ROW), self._where)))
-            or "true"
-        )
+        own = own or f"h.{cypher.quoted(self.graph.partition)}"
+        tests = (test, self.of.confined(self.query, own, cypher.ROW), self._where)
+        return " AND ".join(filter(None, tests)) or "true"
 
     @property
     def _where(self) -> str:
@@ -342,18 +311,18 @@ class Hits:
             order += [f"{value} IS NULL", f"{value} DESC" if descending else value]
         above = f" WHERE score > {float(method.above)!r}" if method.via == "nearest" else ""
         limit = "" if method.ranked is None else f" LIMIT {method.ranked}"
-        key = f"h.{quoted(self.graph.key)}"
+        key = f"h.{cypher.quoted(self.graph.key)}"
         return f"WITH h, {score} AS score{above}\nWITH h, score ORDER BY {', '.join([*order, key])}{limit}"
 
     def _value(self, name: str) -> str:
-        value = held(self.graph, self.label, "h", name, self.indexes.incomplete)
-        return comparable(value, type_of(self.label, name))
+        value = cypher.held(self.graph, self.label, "h", name, self.indexes.incomplete)
+        return cypher.comparable(value, cypher.type_of(self.label, name))
 
     def _collected(self) -> str:
         names = returned(self.graph, self.label, self.query.properties)
-        values = (returned_as(self.graph, self.label, "h", name) for name in names)
+        values = (cypher.returned_as(self.graph, self.label, "h", name) for name in names)
         ends = (
-            f"[{', '.join(returned_as(self.graph, node, _end(end), name) for name in listed)}]"
+            f"[{', '.join(cypher.returned_as(self.graph, node, _end(end), name) for name in listed)}]"
             for end, (node, listed) in end_nodes(self.graph, self.query).items()
         )
         return f"collect([score, {', '.join((*values, *ends))}]) AS hits"
@@ -364,27 +333,22 @@ def match_edges(
     label: Label,
     pairs: Sequence[Ends],
     value: Callable[[Value], str],
-    hint: Callable[[str, str], str],
+    indexes: Indexes,
 ) -> str:
     """The clauses that bind `h` once to each edge between the pairs of known ends, or to more
-    edges; a `WHERE` may follow. `value` returns the parameter or field with a value, `hint` the
-    index for finding a variable of a label.
+    edges; a `WHERE` may follow. `value` returns the parameter or field with a value.
     """
-    edge, key = f"[h:{quoted(label.name)}]", quoted(graph.key)
+    edge, key = f"[h:{cypher.quoted(label.name)}]", cypher.quoted(graph.key)
     hints = []
 
     def node(var: str, end: str, pinned: Value | None) -> str:
         if pinned is None:
             return "()"
-        hints.append(hint(var, end))
-        return f"({var}:{quoted(end)} {{{key}: {value(pinned)}}})"
+        hints.append(indexes.hint(var, end, graph.key))
+        return f"({var}:{cypher.quoted(end)} {{{key}: {value(pinned)}}})"
 
-    either_way = (
-        len(pairs) == 2
-        and pairs[0] == pairs[1][::-1]
-        and label.source == label.target
-        and None not in pairs[0]
-    )
+    both = len(pairs) == 2 and pairs[0] == pairs[1][::-1] and None not in pairs[0]
+    either_way = both and label.source == label.target
     if len(pairs) == 1 or either_way:
         arrow = "-" if either_way else "->"
         path = f"{node('a', label.source, pairs[0][0])}-{edge}{arrow}{node('b', label.target, pairs[0][1])}"
@@ -397,5 +361,6 @@ def match_edges(
     elif len(targets) == len(pairs):
         path, ends, pinned = f"()-{edge}->({{}})", (label.target,), targets
     known = ", ".join(value(v) for v in dict.fromkeys(pinned) if v is not None)
-    begun = path.format("a:" + "|".join(quoted(end) for end in ends))
-    return f"MATCH {begun}{hint('a', ends[0]) if len(ends) == 1 else ''} WHERE a.{key} IN [{known}] WITH DISTINCT h"
+    begun = path.format("a:" + "|".join(cypher.quoted(end) for end in ends))
+    hint = indexes.hint("a", ends[0], graph.key) if len(ends) == 1 else ""
+    return f"MATCH {begun}{hint} WHERE a.{key} IN [{known}] WITH DISTINCT h"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
@@ -158,11 +158,8 @@ class FullTextIndex:
 
     def first_by_key(self, ids: Sequence[int], count: int) -> list[int]:
         """The first `count` of some rows in key order."""
-        table = self.table
-        sql = (
-            f"SELECT t.{ID} FROM {table.name} t WHERE t.{ID} IN (SELECT value FROM json_each(?)) "
-            f"ORDER BY t.{table.key} LIMIT ?"
-        )
+        which = f"{ID} IN (SELECT value FROM json_each(?))"
+        sql = f"SELECT {ID} FROM {self.table.name} WHERE {which} ORDER BY {self.table.key} LIMIT ?"
         return [row for (row,) in self.con.execute(sql, (json.dumps(ids), count))]
 
     def _term(self, word: str, partition: str | None) -> str:
@@ -171,11 +168,9 @@ class FullTextIndex:
 
     def texts(self, ids: Sequence[int]) -> Iterator[Any]:
         """Id, key and texts of some rows."""
-        texts = ", ".join(f"t.{quote(name)}" for name in self.properties)
-        sql = (
-            f"SELECT t.{ID}, t.{self.table.key}, {texts} FROM {self.table.name} t "
-            f"WHERE t.{ID} IN (SELECT value FROM json_each(?))"
-        )
+        cells = ", ".join((ID, self.table.key, *map(quote, self.properties)))
+        which = f"{ID} IN (SELECT value FROM json_each(?))"
+        sql = f"SELECT {cells} FROM {self.table.name} WHERE {which}"
         yield from self.con.execute(sql, (json.dumps(ids),))
 
     def score(self, ids: Sequence[int], words: Sequence[QueryWord]) -> Hits:
@@ -229,9 +224,8 @@ class Sums:
             scores[np.searchsorted(ids, self.ids)] = self.scores
         if len(postings.ids):
             places = np.searchsorted(postings.ids, ids).clip(max=len(postings.ids) - 1)
-            scores = scores + weight * np.where(
-                postings.ids[places] == ids, postings.frequencies[places], 0.0
-            )
+            found = np.where(postings.ids[places] == ids, postings.frequencies[places], 0.0)
+            scores = scores + weight * found
         return Sums(ids, scores)
 
     def best(self, k: int) -> float:
@@ -268,9 +262,10 @@ class Sums:
         return self.ids[order].tolist(), self.scores[order].tolist()
 
 
-def _weighted(rows: int, counts: Iterable[tuple[int, str]]) -> list[QueryWord]:
+def _weighted(rows: int, holding: Mapping[str, int]) -> list[QueryWord]:
     """Words with the number of rows that hold them, rarest first, without those that no row holds."""
-    return [QueryWord(word, weight(rows, n)) for n, word in sorted(counts) if n]
+    counts = sorted((n, word) for word, n in holding.items() if n)
+    return [QueryWord(word, weight(rows, n)) for n, word in counts]
 
 
 class RankedPostings:
@@ -284,11 +279,8 @@ class RankedPostings:
         self, blocks: Sequence[WordBlock], query: Sequence[str], mean_length: float
     ) -> None:
         self._blocks = blocks
-        rows = sum(block.count for block in blocks)
-        counts = (
-            (sum(len(block.postings.get(word, ())) for block in blocks), word) for word in query
-        )
-        self._words = _weighted(rows, counts)
+        held = {word: sum(len(block.postings.get(word, ())) for block in blocks) for word in query}
+        self._words = _weighted(sum(len(block.rows) for block in blocks), held)
         self._mean_length = mean_length
 
     def take(self, k: int | None) -> Hits:
@@ -322,9 +314,8 @@ class RarestFirst:
         self, index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
     ) -> None:
         self.index, self.partitions = index, partitions
-        rows = sum(index.size(partition) for partition in partitions)
-        counts = ((sum(index.holding(word, part) for part in partitions), word) for word in query)
-        self.words = _weighted(rows, counts)
+        held = {word: sum(index.holding(word, part) for part in partitions) for word in query}
+        self.words = _weighted(sum(map(index.size, partitions)), held)
 
     def score(self, ids: Sequence[int]) -> Hits:
         return self.index.score(ids, self.words)
@@ -386,10 +377,9 @@ def ranking(
     index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
 ) -> TextRanking:
     """The ranking for the words of a query, over some partitions; `[None]`: all."""
-    blocks = index.blocks(partitions)
-    if blocks is None:
-        return RarestFirst(index, query, partitions)
-    return RankedPostings(blocks, query, index.mean_length)
+    if (blocks := index.blocks(partitions)) is not None:
+        return RankedPostings(blocks, query, index.mean_length)
+    return RarestFirst(index, query, partitions)
 
 
 @dataclass(frozen=True)
@@ -446,7 +436,5 @@ class FullText:
 def _by_overlap(best: TextRanking, hits: Hits, text: str) -> Hits:
     """Hits ranked by the words that they share with a text, best first, ties by key."""
     sought, words = distinct_words(text), best.words_of([row for _, _, row in hits])
-    shared = (
-        (-overlap_of(sought, own), key, row) for (_, key, row), own in zip(hits, words, strict=True)
-    )
-    return sorted(shared)
+    pairs = zip(hits, words, strict=True)
+    return sorted((-overlap_of(sought, own), key, row) for (_, key, row), own in pairs)

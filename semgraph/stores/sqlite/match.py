@@ -5,39 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, islice
-from sqlite3 import Connection
 from typing import Any
 
 import pyarrow as pa
 
 from semgraph.errors import EngineError
 from semgraph.expr import Type
-from semgraph.logical.graph import (
-    Element,
-    PatternEdge,
-    PatternNode,
-    PatternPath,
-    elements_of,
-    path_ends,
-)
+from semgraph.logical import graph
 from semgraph.logical.schema import Label
 from semgraph.stores.base import MatchQuery, ScanQuery
 from semgraph.stores.conditions import Prop
 from semgraph.stores.prepare import (
-    Dimensions,
     match_schema,
     match_table,
     returned,
     scan_schema,
     without_left_out,
 )
-from semgraph.stores.sqlite.rows import RequestRows
+from semgraph.stores.sqlite.rows import RequestRows, StoredRows
 from semgraph.stores.sqlite.schema import ID, Table, Tables, quote, temporary
-from semgraph.stores.sqlite.search import arrays_of, read_rows
 
 
 def named(
-    element: PatternNode | PatternEdge, alias: str, table: Table, request: RequestRows
+    element: graph.PatternNode | graph.PatternEdge, alias: str, table: Table, request: RequestRows
 ) -> list[str]:
     """The conditions of an element's property map."""
     return [
@@ -46,7 +36,7 @@ def named(
     ]
 
 
-def looseness(element: PatternNode | PatternEdge, table: Table) -> int:
+def looseness(element: graph.PatternNode | graph.PatternEdge, table: Table) -> int:
     """A rank of the number of rows that the property map of an element leaves: 0 is one, 3 all."""
     props = {prop for prop, _ in element.props}
     if table.graph.key in props:
@@ -66,7 +56,7 @@ class _Match:
         self.parts = request.parts(query.partition) if query.partition is not None else ""
         self.names = {
             element.var: list(returned(self.graph, label, query.properties.get(element.var, ())))
-            for element, label in elements_of(self.graph, query.pattern)
+            for element, label in graph.elements_of(self.graph, query.pattern)
             if element.var and label is not None
         }
 
@@ -77,18 +67,33 @@ class _Match:
         alias, table = self.known[prop.var]
         return table.stored(prop.name, alias), table.type_of(prop.name)
 
-    def stored(self, element: Element, table: Table, alias: str) -> list[str]:
+    def joined(
+        self, edge: graph.PatternEdge, e: str, near: tuple[str, Table], far: tuple[str, Table]
+    ) -> str:
+        """The condition that an edge connects two nodes, each an alias and its table, in one of the
+        possible directions.
+        """
+        label, names = self.tables[edge.label].label, (near[1].label.name, far[1].label.name)
+        tests = [
+            f"({e}.{begin} = {near[0]}.{near[1].key} AND {e}.{end} = {far[0]}.{far[1].key})"
+            for begin, end, way in (("source", "target", "out"), ("target", "source", "in"))
+            if edge.direction in (way, "any")
+            and (getattr(label, begin), getattr(label, end)) == names
+        ]
+        return f"({' OR '.join(tests)})" if tests else "FALSE"
+
+    def stored(self, element: graph.Element, table: Table, alias: str) -> list[str]:
         """The returned properties of an element, in SQL."""
         return [table.stored(name, alias) for name in self.names.get(element.var, ())]
 
-    def result(self, con: Connection, sql: str, dimensions: Dimensions, way: int = 1) -> pa.Table:
+    def result(self, read: StoredRows, sql: str, way: int = 1) -> pa.Table:
         """The matches of a statement that returns the ordinal, the walk of a variable-length path
         (its edges, each as `label:id;`; `way` is -1 if it was walked backwards), and the properties
         of all other variables.
         """
-        rows = con.execute(sql).fetchall()
+        rows = read.con.execute(sql).fetchall()
         walks = [walk.strip(";").split(";")[::way] if walk else [] for _, walk, *_ in rows]
-        edges = self._edges(con, chain.from_iterable(walks))
+        edges = self._edges(read, chain.from_iterable(walks))
 
         def record(row: Sequence[Any], walk: Sequence[str]) -> list[Any]:
             values, cells = list(row[:1]), iter(row[2:])
@@ -102,13 +107,13 @@ class _Match:
             label: Label, fields: Sequence[pa.Field[Any]], found: Sequence[Sequence[Any]]
         ) -> list[pa.Array[Any]]:
             table = Table(self.graph, label, self.left_out)
-            return arrays_of(table, [field.name for field in fields], found, dimensions)
+            return read.arrays(table, [field.name for field in fields], found)
 
-        schema = match_schema(self.graph, self.query, dimensions)
+        schema = match_schema(self.graph, self.query, read.dimensions)
         records = map(record, rows, walks)
         return match_table(self.graph, self.query, schema, self.left_out, records, columns)
 
-    def _edges(self, con: Connection, steps: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    def _edges(self, read: StoredRows, steps: Iterable[str]) -> dict[str, tuple[str, ...]]:
         ids: dict[str, list[int]] = {}
         for step in dict.fromkeys(steps):
             label, _, number = step.partition(":")
@@ -116,7 +121,7 @@ class _Match:
         edges: dict[str, tuple[str, ...]] = {}
         for label, numbers in ids.items():
             table = self.tables[label]
-            columns = read_rows(con, table, [self.graph.key, *table.label.ends], numbers, {})
+            columns = read.by_id(table, [self.graph.key, *table.label.ends], numbers)
             for number, key, *ends in zip(numbers, *(c.to_pylist() for c in columns), strict=True):
                 edges[f"{label}:{number}"] = (key, label, *ends)
         return edges
@@ -130,11 +135,8 @@ class PatternMatch(_Match):
         self.elements = query.pattern.fixed
         self.tables_of = [tables[element.label] for element in self.elements]
         self.known = {e.var: (f"t{i}", self.tables_of[i]) for i, e in enumerate(self.elements)}
-        self.conditions = [
-            *self._props(),
-            *self._joins(),
-            *request.conjuncts(query.where, None, self._prop),
-        ]
+        where = request.conjuncts(query.where, None, self._prop)
+        self.conditions = [*self._props(), *self._joins(), *where]
 
     def _props(self) -> list[str]:
         tests = ["s.q = r.q"] if self.parts else []
@@ -149,27 +151,12 @@ class PatternMatch(_Match):
     def _joins(self) -> list[str]:
         tests = []
         for i, edge in enumerate(self.elements):
-            if isinstance(edge, PatternEdge):
-                tests.append(self._ends(i, edge))
+            if isinstance(edge, graph.PatternEdge):
+                near, far = ((f"t{n}", self.tables_of[n]) for n in (i - 1, i + 1))
+                tests.append(self.joined(edge, f"t{i}", near, far))
                 same = [j for j in range(1, i, 2) if self.tables_of[j].label.name == edge.label]
                 tests += [f"t{i}.{ID} <> t{j}.{ID}" for j in same]
         return tests
-
-    def _ends(self, i: int, edge: PatternEdge) -> str:
-        """The condition that an edge connects its two nodes, in the possible directions."""
-        key, label = quote(self.graph.key), self.tables_of[i].label
-        tests = []
-        for source, target, directions in (
-            (i - 1, i + 1, ("out", "any")),
-            (i + 1, i - 1, ("in", "any")),
-        ):
-            fits = (label.source, label.target) == (
-                self.elements[source].label,
-                self.elements[target].label,
-            )
-            if fits and edge.direction in directions:
-                tests.append(f"(t{i}.source = t{source}.{key} AND t{i}.target = t{target}.{key})")
-        return f"({' OR '.join(tests)})" if tests else "FALSE"
 
     @cached_property
     def order(self) -> list[int]:
@@ -180,7 +167,7 @@ class PatternMatch(_Match):
         )
         return [start, *range(start + 1, len(self.elements)), *range(start - 1, -1, -1)]
 
-    def run(self, con: Connection, dimensions: Dimensions) -> pa.Table:
+    def run(self, read: StoredRows) -> pa.Table:
         """The paths of all rows, within a transaction, after `request.load`."""
         selected, sources = ["r.q", "''"], [f"temp.{self.request.table} r"]
         for i, (element, table) in enumerate(zip(self.elements, self.tables_of, strict=True)):
@@ -193,7 +180,7 @@ class PatternMatch(_Match):
         # Without this order SQLite reads all edges if they may have either direction.
         order = ", ".join(["r.q", *(f"t{i}.{key}" for i, e in enumerate(self.elements) if e.var)])
         sql = f"SELECT {', '.join(selected)} FROM {' CROSS JOIN '.join(sources)} {where} ORDER BY {order}"
-        return self.result(con, sql, dimensions)
+        return self.result(read, sql)
 
 
 class LabelScan:
@@ -206,22 +193,21 @@ class LabelScan:
             query.where, "", lambda prop: (table.stored(prop.name), table.type_of(prop.name))
         )
 
-    def run(self, con: Connection, dimensions: Dimensions) -> pa.Table:
+    def run(self, read: StoredRows) -> pa.Table:
         """The rows, within a transaction."""
         table, conditions = self.table, list(self.conditions)
-        self.request.load(con)
+        self.request.load(read.con)
         if self.query.partitions is not None:
             listed = ((part,) for part in self.query.partitions)
-            parts = temporary(con, "#parts", ["part TEXT"], listed, unique="part")
+            parts = temporary(read.con, "#parts", ["part TEXT"], listed, unique="part")
             conditions.append(f"t.{table.partition} IN (SELECT part FROM {parts})")
-        schema = scan_schema(table.graph, self.query, dimensions)
+        schema = scan_schema(table.graph, self.query, read.dimensions)
         selected = ", ".join(table.stored(name) for name in schema.names)
         rows = f"temp.{self.request.table} r CROSS JOIN " if self.conditions else ""
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         limit = "" if self.query.limit is None else f"LIMIT {int(self.query.limit)}"
         sql = f"SELECT {selected} FROM {rows}{table.name} t {where} ORDER BY t.{table.key} {limit}"
-        found = con.execute(sql).fetchall()
-        arrays = arrays_of(table, schema.names, found, dimensions)
+        arrays = read.arrays(table, schema.names, read.con.execute(sql).fetchall())
         result = pa.Table.from_arrays(arrays, schema=schema)
         return without_left_out(result, [table.graph.key])
 
@@ -230,21 +216,16 @@ class VariablePaths(_Match):
     """A pattern with a variable-length path."""
 
     def __init__(
-        self,
-        tables: Tables,
-        query: MatchQuery,
-        path: PatternPath,
-        request: RequestRows,
+        self, tables: Tables, query: MatchQuery, path: graph.PatternPath, request: RequestRows
     ) -> None:
         super().__init__(tables, query, request)
         self.path = path
         self.nodes = query.pattern.nodes
-        self.ends = path_ends(self.graph, query.pattern, path)
+        self.ends = graph.path_ends(self.graph, query.pattern, path)
         first, second = (looseness(self.nodes[place], self._table(place)) for place in (0, 1))
         self.begin = int(second < first)
-        self.props = [
-            named(self.nodes[place], f"t{place}", self._table(place), request) for place in (0, 1)
-        ]
+        ends = [(self.nodes[place], f"t{place}", self._table(place)) for place in (0, 1)]
+        self.props = [named(*end, request) for end in ends]
         self.named = {
             place: named(edge, f"e{place}", tables[edge.label], request)
             + named(node, f"t{place}", tables[node.label], request)
@@ -257,13 +238,13 @@ class VariablePaths(_Match):
         self.where = request.conjuncts(query.where, None, self._prop)
 
     @property
-    def _rest(self) -> list[tuple[int, PatternEdge, PatternNode]]:
+    def _rest(self) -> list[tuple[int, graph.PatternEdge, graph.PatternNode]]:
         """Edges after the path, the nodes that they lead to, and the positions of these."""
         pairs = zip(self.query.pattern.edges[1:], self.nodes[2:], strict=True)
         return [
             (place, edge, node)
             for place, (edge, node) in enumerate(pairs, 2)
-            if isinstance(edge, PatternEdge)
+            if isinstance(edge, graph.PatternEdge)
         ]
 
     def _table(self, place: int) -> Table:
@@ -320,17 +301,7 @@ class VariablePaths(_Match):
         for place, edge, node in self._rest:
             here, e, t = f"t{place - 1}", f"e{place}", f"t{place}"
             edges, nodes = self.tables[edge.label], self.tables[node.label]
-            before = self.tables[label]
-            directions = [
-                f"({e}.{near} = {here}.{before.key} AND {e}.{far} = {t}.{nodes.key})"
-                for near, far, directions in (
-                    ("source", "target", ("out", "any")),
-                    ("target", "source", ("in", "any")),
-                )
-                if edge.direction in directions
-                and (getattr(edges.label, near), getattr(edges.label, far)) == (label, node.label)
-            ]
-            tests.append(f"({' OR '.join(directions)})" if directions else "FALSE")
+            tests.append(self.joined(edge, e, (here, self.tables[label]), (t, nodes)))
             tests.append(f"instr(w.steps, ';{edge.label}:' || {e}.{ID} || ';') = 0")
             tests += [
                 f"{e}.{ID} <> e{p}.{ID}"
@@ -388,6 +359,6 @@ class VariablePaths(_Match):
             f"FROM walk w CROSS JOIN {edges.name} e CROSS JOIN {nodes.name} n WHERE {' AND '.join(tests)}"
         )
 
-    def run(self, con: Connection, dimensions: Dimensions) -> pa.Table:
+    def run(self, read: StoredRows) -> pa.Table:
         """The paths of all rows, within a transaction, after `request.load`."""
-        return self.result(con, self.sql, dimensions, -1 if self.begin else 1)
+        return self.result(read, self.sql, -1 if self.begin else 1)

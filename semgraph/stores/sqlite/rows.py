@@ -1,7 +1,8 @@
-"""The rows of a request in SQL, and the parts that all search methods share."""
+"""The rows of a request in SQL, stored rows as columns, and the parts that all search methods share."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,8 +15,23 @@ from semgraph.expr import Scalar, Type
 from semgraph.expr.types import type_of_arrow
 from semgraph.stores.base import Alias
 from semgraph.stores.conditions import Prop, Term, Test, Value, evaluate, read_all, values_of
-from semgraph.stores.prepare import column, partitions_of, typed
-from semgraph.stores.sqlite.schema import ID, Table, encode, quote, temporary
+from semgraph.stores.prepare import (
+    Dimensions,
+    column,
+    further_labels,
+    partitions_of,
+    struct_array,
+    typed,
+)
+from semgraph.stores.sqlite.schema import (
+    ID,
+    Table,
+    decode,
+    decode_vectors,
+    encode,
+    quote,
+    temporary,
+)
 
 _CALLS = {"coalesce": "coalesce", "contains": "list_holds", "overlaps": "lists_meet"}
 
@@ -144,9 +160,15 @@ class SearchScope:
             return "TRUE", ()
         if len(seen) == 1:
             return f"{self.partition} = ?", seen
-        return f"{self.partition} IN (SELECT part FROM temp.{self.parts} WHERE q = ?)", (
-            self.request.ordinals[row],
-        )
+        of_row = f"SELECT part FROM temp.{self.parts} WHERE q = ?"
+        return f"{self.partition} IN ({of_row})", (self.request.ordinals[row],)
+
+    def joined(self, test: str) -> str:
+        """The rows with all their hits that pass a test and the conditions, from `FROM` on."""
+        parts = f"CROSS JOIN temp.{self.parts} s" if self.parts else ""
+        seen = ["s.q = r.q", f"{self.partition} = s.part"] if self.parts else []
+        tests, rows = " AND ".join((test, *seen, *self.where)), f"temp.{self.request.table} r"
+        return f"FROM {rows} {parts} CROSS JOIN {self.table.name} t WHERE {tests}"
 
     def passing(
         self, con: Connection, near: Sequence[tuple[int, int, float]], *, confined: bool
@@ -165,14 +187,9 @@ class SearchScope:
         self, con: Connection, ordinals: Sequence[int]
     ) -> list[tuple[str, int, int, str]]:
         """Partition, ordinal, id and key of all passing rows, sorted by the first two."""
-        table, tests = self.table, ["r.q IN (SELECT value FROM json_each(?))"]
-        parts = f"CROSS JOIN temp.{self.parts} s" if self.parts else ""
-        if self.parts:
-            tests += ["s.q = r.q", f"{self.partition} = s.part"]
-        sql = (
-            f"SELECT t.{table.partition}, r.q, t.{ID}, t.{table.key} FROM temp.{self.request.table} r {parts} "
-            f"CROSS JOIN {table.name} t WHERE {' AND '.join([*tests, *self.where])} ORDER BY 1, 2"
-        )
+        selected = f"t.{self.table.partition}, r.q, t.{ID}, t.{self.table.key}"
+        rows = self.joined("r.q IN (SELECT value FROM json_each(?))")
+        sql = f"SELECT {selected} {rows} ORDER BY 1, 2"
         return con.execute(sql, (str([*ordinals]),)).fetchall()
 
     def ranked(self, con: Connection, hits: list[tuple[float, int]]) -> list[tuple[float, int]]:
@@ -184,3 +201,57 @@ class SearchScope:
             keys: dict[int, str] = dict(con.execute(sql, (str([row for _, row in hits]),)))
             hits.sort(key=lambda hit: (-hit[0], keys[hit[1]]))
         return hits
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Properties of stored rows, read within a transaction. `dimensions` are lengths of vectors."""
+
+    con: Connection
+    dimensions: Dimensions
+
+    def by_id(self, table: Table, names: Sequence[str], ids: Sequence[int]) -> list[pa.Array[Any]]:
+        """Rows by id, each read once, in the order of `ids`."""
+        arrays, places = self._by(table, names, ID, sorted(set(ids)))
+        index = pa.array([places[row] for row in ids], pa.int64())
+        return [array.take(index) for array in arrays]
+
+    def nodes(
+        self, table: Table, names: Sequence[str], keys: Sequence[str | None], kind: pa.StructType
+    ) -> pa.Array[Any]:
+        """Nodes by key as structs, each read once, in the order of `keys`."""
+        distinct = sorted({key for key in keys if key is not None})
+        arrays, places = self._by(table, names, table.key, distinct)
+        nodes: pa.Array[Any] = struct_array(arrays, kind)
+        return nodes.take(pa.array([places.get(key) for key in keys], pa.int64()))
+
+    def _by(
+        self, table: Table, names: Sequence[str], by: str, values: Sequence[Any]
+    ) -> tuple[list[pa.Array[Any]], dict[Any, int]]:
+        """The rows with some values in the column `by`, and their positions by value."""
+        selected = ", ".join(table.stored(name) for name in names)
+        where = f"t.{by} IN (SELECT value FROM json_each(?))"
+        sql = f"SELECT {selected}, t.{by} FROM {table.name} t WHERE {where}"
+        rows = self.con.execute(sql, (json.dumps(values),)).fetchall()
+        arrays = self.arrays(table, names, [row[:-1] for row in rows])
+        return arrays, {row[-1]: n for n, row in enumerate(rows)}
+
+    def arrays(
+        self, table: Table, names: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> list[pa.Array[Any]]:
+        """Rows from SQLite as columns in their types; see `LeftOut.columns`."""
+        label = table.label
+
+        def convert(name: str, values: Sequence[Any]) -> pa.Array[Any]:
+            if name not in label.columns:
+                return decode_vectors(values, self.dimensions.get((label.name, name), 1))
+            column = decode(values, label.columns[name])
+            if name == "labels" and name in label.open:
+                listed = [v and further_labels(table.graph, v) for v in column.to_pylist()]
+                column = pa.array(listed, column.type)
+            if name == "attributes" and name in label.open:
+                for text in values:
+                    dict(json.loads(text or "{}").items())
+            return column
+
+        return table.left_out.columns(table.graph, label.name, names, rows, convert)

@@ -37,7 +37,7 @@ from semgraph.expr import Type
 from semgraph.expr.functions import TEXT_FUNCTIONS, canonical_json, terms
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import part_of
-from semgraph.stores.prepare import LeftOut, Vectors, check_length, check_partition
+from semgraph.stores.prepare import LeftOut, check_length, check_partition
 
 APPLICATION = 0x53474D31
 SCHEMA = 5
@@ -130,10 +130,9 @@ class Table:
         """A column in SQL; open columns are never NULL, vectors come from a separate table."""
         if name in self.label.vectors.values():
             return f"(SELECT vector FROM {quote(self.vectors(name))} v WHERE v.{ID} = {alias}.{ID})"
-        empty = (
-            {"labels": "'[]'", "attributes": "'{}'"}.get(name) if name in self.label.open else None
-        )
-        return f"coalesce({alias}.{quote(name)}, {empty})" if empty else f"{alias}.{quote(name)}"
+        empty = {"labels": "'[]'", "attributes": "'{}'"}.get(name)
+        column = f"{alias}.{quote(name)}"
+        return f"coalesce({column}, {empty})" if empty and name in self.label.open else column
 
     def type_of(self, name: str) -> Type:
         """The type of a stored column. Raises EngineError if there is none."""
@@ -163,18 +162,11 @@ class Table:
 
     def create(self) -> str:
         """The SQL that creates the table itself."""
-        columns = [f"{ID} INTEGER PRIMARY KEY"]
-        for name, kind in self.label.columns.items():
-            columns.append(
-                f"{quote(name)} {AFFINITY.get(kind.name, 'TEXT')}{self._constraint(name)}"
-            )
-        return f"CREATE TABLE {self.name} ({', '.join(columns)})"
-
-    def _constraint(self, name: str) -> str:
-        if name == self.graph.key:
-            return " NOT NULL UNIQUE"
-        ends = name in self.label.ends
-        return " NOT NULL" if ends or name == self.graph.partition else ""
+        required = dict.fromkeys((*self.label.ends, self.graph.partition), " NOT NULL")
+        required |= {self.graph.key: " NOT NULL UNIQUE"}
+        kinds = ((name, column_type(kind)) for name, kind in self.label.columns.items())
+        columns = (f"{quote(name)} {kind}{required.get(name, '')}" for name, kind in kinds)
+        return f"CREATE TABLE {self.name} ({', '.join((f'{ID} INTEGER PRIMARY KEY', *columns))})"
 
     def parts(self) -> Iterator[tuple[str, str]]:
         """Name and SQL of the objects of the table: full text, vectors, indexes, triggers."""
@@ -243,10 +235,8 @@ class Table:
         self, full: str, event: str, of: str, body: str, when: str = ""
     ) -> tuple[str, str]:
         name = f"{full}#{event.lower()}"
-        return (
-            name,
-            f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {self.name} {when} BEGIN {body} END",
-        )
+        trigger = f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {self.name} {when}"
+        return name, f"{trigger} BEGIN {body} END"
 
 
 Tables = Mapping[str, Table]  # by label
@@ -297,27 +287,20 @@ def tables_of(graph: Graph) -> dict[str, Table]:
     """The tables of a graph by label. Raises PlanError for names that SQLite cannot distinguish."""
     left_out = LeftOut()
     tables = {name: Table(graph, label, left_out) for name, label in graph.labels.items()}
-    problems = [_clash(f'graph "{graph.name}"', graph.labels)]
-    problems += [
-        _clash(f"{t.label.name}", {**t.label.columns, **dict.fromkeys(t.label.vectors.values())})
-        for t in tables.values()
-    ]
-    clashes = [problem for problem in problems if problem is not None]
+    of = [(f'graph "{graph.name}"', [*graph.labels])]
+    of += [(n, [*label.columns, *label.vectors.values()]) for n, label in graph.labels.items()]
+    clashes = [problem for where, names in of for problem in _clashes(where, names)]
     if clashes:
         raise PlanError(*clashes)
     return tables
 
 
-def _clash(where: str, names: Mapping[str, object]) -> Problem | None:
+def _clashes(where: str, names: Iterable[str]) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
-            return Problem(
-                f'{where}: SQLite cannot tell "{other}" and "{name}" apart',
-                hint="name one of them otherwise",
-            )
-    return None
+        if (other := seen.setdefault(name.lower(), name)) != name:
+            what = f'{where}: SQLite cannot tell "{other}" and "{name}" apart'
+            yield Problem(what, hint="name one of them otherwise")
 
 
 def _objects(tables: Tables) -> dict[str, str]:
@@ -333,14 +316,12 @@ def _existing_objects(con: Connection) -> dict[str, str]:
 
 
 def _missing_columns(con: Connection, tables: Tables) -> dict[str, list[str]]:
-    wanted = _ADDED | {
-        name: {
-            column: AFFINITY.get(kind.name, "TEXT") for column, kind in table.label.columns.items()
-        }
+    missing = {}
+    labels = {
+        name: {column: column_type(kind) for column, kind in table.label.columns.items()}
         for name, table in tables.items()
     }
-    missing = {}
-    for name, columns in wanted.items():
+    for name, columns in (_ADDED | labels).items():
         existing = {row[1] for row in con.execute(f"PRAGMA table_info({quote(name)})")}
         new = [f"{quote(own)} {kind}" for own, kind in columns.items() if own not in existing]
         if existing and new:
@@ -352,21 +333,18 @@ def check_file(con: Connection, store: str) -> None:
     """Refuse a file that is not of this version of semgraph. Raises StoreUnavailable."""
     # The order matters: another process may be creating the file; its tables and marker appear
     # together.
-    objects = con.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    application = con.execute("PRAGMA application_id").fetchone()[0]
-    schema = con.execute("PRAGMA user_version").fetchone()[0]
-    if application != APPLICATION and objects:
-        raise StoreUnavailable(
-            f"{store}  is an SQLite file of another program. Nothing was written. Name another file."
-        )
-    if application == APPLICATION and schema == 1:
-        hint = "Open it once with semgraph 0.2.0, which upgrades it."
-        raise StoreUnavailable(f"{store}  was written by semgraph 0.1.0. {hint}")
-    if application == APPLICATION and schema > SCHEMA:
-        later = f"layout {schema}; this one knows {SCHEMA}"
-        raise StoreUnavailable(
-            f"{store}  was written by a later version of semgraph ({later}). Update semgraph."
-        )
+    queries = ("SELECT count(*) FROM sqlite_master", "PRAGMA application_id", "PRAGMA user_version")
+    objects, application, schema = (con.execute(query).fetchone()[0] for query in queries)
+    why, later = "", f"layout {schema}; this one knows {SCHEMA}"
+    if application != APPLICATION:
+        why = "is an SQLite file of another program. Nothing was written. Name another file."
+        why *= bool(objects)
+    elif schema == 1:
+        why = "was written by semgraph 0.1.0. Open it once with semgraph 0.2.0, which upgrades it."
+    elif schema > SCHEMA:
+        why = f"was written by a later version of semgraph ({later}). Update semgraph."
+    if why:
+        raise StoreUnavailable(f"{store}  {why}")
 
 
 def part_in(con: Connection) -> str:
@@ -387,11 +365,8 @@ def is_current(con: Connection, tables: Tables, layouts: dict[str, int]) -> bool
     if layouts.get(graph) == version:
         return True
     existing = _existing_objects(con)
-    if (
-        any(_is_old(name, sql, existing) for name, sql in _objects(tables).items())
-        or _missing_columns(con, tables)
-        or outdated(con, tables)
-    ):
+    old = any(_is_old(name, sql, existing) for name, sql in _objects(tables).items())
+    if old or _missing_columns(con, tables) or outdated(con, tables):
         return False
     layouts[graph] = version
     return True
@@ -444,13 +419,10 @@ def _fill(con: Connection, name: str, tables: Tables) -> None:
                 con.execute(f"INSERT INTO {quote(name)} SELECT {columns} FROM {table.name}")
             if name == full:
                 cells = ", ".join(f"c{i}" for i in range(len(properties)))
-                row = table.words_row(properties)
-                con.execute(
-                    number_partitions(f"(SELECT {table.partition} AS part FROM {table.name})")
-                )
-                con.execute(
-                    f"INSERT INTO {quote(name)} (rowid, {cells}) SELECT {ID}, {row} FROM {table.name}"
-                )
+                parts = number_partitions(f"(SELECT {table.partition} AS part FROM {table.name})")
+                con.execute(parts)
+                rows = f"SELECT {ID}, {table.words_row(properties)} FROM {table.name}"
+                con.execute(f"INSERT INTO {quote(name)} (rowid, {cells}) {rows}")
 
 
 def read_dimensions(con: Connection) -> Numbers:
@@ -503,18 +475,21 @@ def count_unembedded(con: Connection, tables: Tables) -> Numbers:
     for table in tables.values():
         for derived in table.label.derived.values():
             if derived.by == "embed":
-                lacks = (
-                    f"t.{quote(derived.of)} IS NOT NULL AND {table.stored(derived.name)} IS NULL"
-                )
+                of = f"t.{quote(derived.of)}"
+                lacks = f"{of} IS NOT NULL AND {table.stored(derived.name)} IS NULL"
                 sql = f"SELECT count(*) FROM {table.name} t WHERE {lacks}"
                 [counts[table.label.name, derived.name]] = con.execute(sql).fetchone()
     return counts
 
 
 _WHOLE = ("int64", "boolean", "timestamp", "date")
-# Types of columns, and of stored values, by name of the type; all others are texts.
-AFFINITY = {"double": "REAL"} | dict.fromkeys(_WHOLE, "INTEGER")
+# Types of stored values, by name of the type; all others are texts.
 _STORED = {"double": float} | dict.fromkeys(_WHOLE, int)
+
+
+def column_type(kind: Type) -> str:
+    """The type of a column."""
+    return {float: "REAL", int: "INTEGER"}.get(_STORED.get(kind.name, str), "TEXT")
 
 
 def _kept(kind: Type) -> pa.DataType:
@@ -554,19 +529,13 @@ def decode(values: Sequence[Any], kind: Type) -> pa.Array[Any]:
     return array
 
 
-def encode_vectors(vectors: Vectors) -> list[bytes | None]:
-    """Vectors as bytes, one for each row."""
-    return vectors.spread(line.tobytes() for line in vectors.numbers.astype("<f4", copy=False))
-
-
 def decode_vectors(values: Sequence[bytes | None], size: int) -> pa.Array[Any]:
     """Vectors of a length from bytes."""
     import numpy as np
 
-    flat = pa.array(
-        np.frombuffer(b"".join(v or bytes(4 * size) for v in values), "<f4"), pa.float32()
-    )
+    numbers = np.frombuffer(b"".join(v or bytes(4 * size) for v in values), "<f4")
     missing = pa.array([v is None for v in values], pa.bool_())
+    flat = pa.array(numbers, pa.float32())
     vectors: pa.Array[Any] = pa.FixedSizeListArray.from_arrays(flat, size, mask=missing)
     return vectors
 

@@ -4,11 +4,10 @@ are read once.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
@@ -17,24 +16,22 @@ import pyarrow as pa
 
 from semgraph.expr import Type
 from semgraph.stores.base import Method, SearchQuery
-from semgraph.stores.conditions import Prop, of_hit, pinned, read
+from semgraph.stores.conditions import Prop, of_hit, pinned
+from semgraph.stores.conditions import read as read_condition
 from semgraph.stores.cosine import Block, Candidates, Int8Block, candidates, exact, lengths
 from semgraph.stores.prepare import (
-    Dimensions,
     aliases,
     column,
     end_column,
     end_nodes,
-    further_labels,
     returned,
     search_schema,
-    struct_array,
     vectors_of,
     without_left_out,
 )
 from semgraph.stores.sqlite.fulltext import FullText
-from semgraph.stores.sqlite.rows import RankedHit, RequestRows, SearchScope
-from semgraph.stores.sqlite.schema import ID, Table, Tables, decode, decode_vectors, quote
+from semgraph.stores.sqlite.rows import RankedHit, RequestRows, SearchScope, StoredRows
+from semgraph.stores.sqlite.schema import ID, Tables, decode_vectors, quote
 from semgraph.stores.sqlite.vectors import Caches, VectorCache, read_vectors
 
 if TYPE_CHECKING:
@@ -138,10 +135,9 @@ class Nearest:
             for (q, query), candidates_of in zip(queries.items(), chosen, strict=True):
                 hits = self.scope.ranked(con, self._compared(con, blocks, candidates_of, query))
                 ranked += ((q, row, score) for score, row in hits)
-            passing = (
-                self.scope.passing(con, ranked, confined=False) if self.scope.where else ranked
-            )
-            passed = {q: list(hits) for q, hits in groupby(passing, itemgetter(0))}
+            if self.scope.where:
+                ranked = self.scope.passing(con, ranked, confined=False)
+            passed = {q: list(hits) for q, hits in groupby(ranked, itemgetter(0))}
             for q, candidates_of in zip([*queries], chosen, strict=True):
                 sure = [hit for hit in passed.get(q, ()) if hit[2] >= candidates_of.floor]
                 if k is None or len(sure) >= k or candidates_of.floor <= self.method.above:
@@ -157,10 +153,15 @@ class Nearest:
         for i in sorted(set(chosen.block.tolist())):
             ids = blocks[i].ids[chosen.places[chosen.block == i]]
             for some, block in self._stored(con, blocks[i], ids):
-                scores = exact(block, block.places(some.tolist()), query)
-                above = scores > self.method.above
-                compared += zip(scores[above].tolist(), some[above].tolist(), strict=True)
+                compared += self._above(block, some, query)
         return compared
+
+    def _above(self, block: Block, ids: Ints, query: Floats) -> Iterator[tuple[float, int]]:
+        """Scores above the threshold of the rows of a block, with their ids."""
+        places = block.places(ids.tolist())
+        ids, scores = ids[places >= 0], exact(block, places[places >= 0], query)
+        above = scores > self.method.above
+        return zip(scores[above].tolist(), ids[above].tolist(), strict=True)
 
     def _stored(self, con: Connection, block: Block, ids: Ints) -> Iterator[tuple[Ints, Block]]:
         """Some rows of a block, in pieces, with their stored vectors."""
@@ -176,26 +177,16 @@ class Nearest:
 
         scored: list[tuple[int, float, str, int]] = []
         for partition, pairs in groupby(self.scope.all_passing(con, [*queries]), itemgetter(0)):
-            listed_pairs = list(pairs)
-            rows = np.array(sorted({row for _, _, row, _ in listed_pairs}), np.int64)
+            of_rows: dict[int, dict[int, str]] = {}  # keys by ordinal and id
+            for _, q, row, key in pairs:
+                of_rows.setdefault(q, {})[row] = key
+            rows = np.array(sorted(set(chain.from_iterable(of_rows.values()))), np.int64)
             [whole] = cache.blocks(con, self.name, (partition,), self.size or 1) or [Block(1)]
             for _, block in self._stored(con, whole, rows):
-                for q, listed in groupby(listed_pairs, itemgetter(1)):
-                    scored += self._scored(
-                        block, [(row, key) for _, _, row, key in listed], q, queries[q]
-                    )
+                for q, keys in of_rows.items():
+                    above = self._above(block, np.array([*keys], np.int64), queries[q])
+                    scored += ((q, -score, keys[row], row) for score, row in above)
         return [(q, row, -score) for q, score, _, row in sorted(scored)]
-
-    def _scored(
-        self, block: Block, hits: Sequence[tuple[int, str]], q: int, query: Floats
-    ) -> Iterator[tuple[int, float, str, int]]:
-        places = block.places([row for row, _ in hits])
-        known = [hit for place, hit in zip(places.tolist(), hits, strict=True) if place >= 0]
-        for (row, key), score in zip(
-            known, exact(block, places[places >= 0], query).tolist(), strict=True
-        ):
-            if score > self.method.above:
-                yield q, -score, key, row
 
 
 class Equal:
@@ -207,19 +198,12 @@ class Equal:
 
     def hits(self, con: Connection, _: Caches) -> Iterator[RankedHit]:
         """The hits, by key."""
-        scope, table, k = self.scope, self.scope.table, self.method.k
-        conditions = [f"t.{quote(self.method.prop)} = {self.value}", *scope.where]
-        parts = ""
-        if scope.parts:
-            parts = f"CROSS JOIN temp.{scope.parts} s"
-            conditions += ["s.q = r.q", f"{scope.partition} = s.part"]
-        sql = (
-            f"SELECT r.q AS q, row_number() OVER (PARTITION BY r.q ORDER BY t.{table.key}) - 1 AS n, t.{ID} AS id "
-            f"FROM temp.{scope.request.table} r {parts} CROSS JOIN {table.name} t WHERE {' AND '.join(conditions)}"
-        )
-        for q, n, row in con.execute(
-            f"SELECT q, n, id FROM ({sql}) WHERE n < ? ORDER BY q, n", (2**62 if k is None else k,)
-        ):
+        scope, key, k = self.scope, self.scope.table.key, self.method.k
+        own = scope.joined(f"t.{quote(self.method.prop)} = {self.value}")
+        number = f"row_number() OVER (PARTITION BY r.q ORDER BY t.{key}) - 1 AS n"
+        sql = f"SELECT r.q AS q, {number}, t.{ID} AS id {own}"
+        most = (2**62 if k is None else k,)
+        for q, n, row in con.execute(f"SELECT * FROM ({sql}) WHERE n < ? ORDER BY q, n", most):
             yield RankedHit(q, n, 1.0, row)
 
 
@@ -241,9 +225,9 @@ class InOrder:
             if scope.seen(row) == ():
                 continue
             confined, values = scope.confined(row)
-            tests = [confined, *scope.where, *(["r.q = ?"] if scope.where else [])]
+            tests = [confined, *scope.where, *(["r.q = ?"] * bool(scope.where))]
             k = -1 if self.method.k is None else self.method.k
-            bound = (*values, *([q] if scope.where else []), k)
+            bound = (*values, *([q] * bool(scope.where)), k)
             sql = f"SELECT t.{ID} FROM {rows}{table.name} t WHERE {' AND '.join(tests)} ORDER BY {order} LIMIT ?"
             for rank, (found,) in enumerate(con.execute(sql, bound)):
                 yield RankedHit(q, rank, 1.0, found)
@@ -297,104 +281,26 @@ class PreparedSearch:
             return Equal(self.scope, method)
         if method.via == "order":
             return InOrder(self.scope, method, self.query.order)
-        if method.via == "fulltext":
-            return FullText(self.scope, method)
-        return Nearest(self.scope, method)
+        return (FullText if method.via == "fulltext" else Nearest)(self.scope, method)
 
     def _is_pinned(self) -> bool:
-        read_of = (read(scalar, aliases(self.query)) for scalar in self.query.where)
+        read_of = (read_condition(scalar, aliases(self.query)) for scalar in self.query.where)
         terms = of_hit([term for term in read_of if term is not None], self.query.alias)
         return pinned(terms, self.table.label, self.table.graph.key)
 
-    def run(self, con: Connection, caches: Caches, dimensions: Dimensions) -> pa.Table:
+    def run(self, read: StoredRows, caches: Caches) -> pa.Table:
         """The hits of all rows and methods, after `request.load` if it reads the rows."""
-        hits = [
-            (hit.q, n, *hit[1:])
-            for n, method in enumerate(self.methods)
-            for hit in method.hits(con, caches)
-        ]
+        hits: list[tuple[Any, ...]] = []
+        for n, method in enumerate(self.methods):
+            hits += ((hit.q, n, *hit[1:]) for hit in method.hits(read.con, caches))
         hits.sort(key=itemgetter(0, 1, 2))
-        schema = search_schema(self.table.graph, self.query, dimensions)
-        q, method, rank, score, ids = zip(*hits, strict=True) if hits else ((), (), (), (), ())
-        via = [self.query.methods[number].via for number in method]
-        ranking = [
-            pa.array(values, schema.field(n).type)
-            for n, values in enumerate((q, via, method, rank, score))
-        ]
-        columns = read_rows(con, self.table, self.names, ids, dimensions)
+        schema = search_schema(self.table.graph, self.query, read.dimensions)
+        q, numbers, rank, score, ids = zip(*hits, strict=True) if hits else ((), (), (), (), ())
+        ranking = (q, [self.query.methods[n].via for n in numbers], numbers, rank, score)
+        ranked = [pa.array(values, schema.field(n).type) for n, values in enumerate(ranking)]
+        columns = read.by_id(self.table, self.names, ids)
         for end, (node, names) in self.ends.items():
             keys = columns[self.names.index(end)].to_pylist()
-            columns.append(
-                read_nodes(con, node, names, keys, schema.field(end_column(end)).type, dimensions)
-            )
-        hits_of = pa.Table.from_arrays([*ranking, *columns], schema=schema)
+            columns.append(read.nodes(node, names, keys, schema.field(end_column(end)).type))
+        hits_of = pa.Table.from_arrays([*ranked, *columns], schema=schema)
         return without_left_out(hits_of, [self.table.graph.key])
-
-
-def read_rows(
-    con: Connection,
-    table: Table,
-    names: Sequence[str],
-    ids: Sequence[int],
-    dimensions: Dimensions,
-) -> list[pa.Array[Any]]:
-    """Properties of rows by id, each read once, in the order of `ids`."""
-    arrays, places = _read_by(con, table, names, ID, sorted(set(ids)), dimensions)
-    index = pa.array([places[row] for row in ids], pa.int64())
-    return [array.take(index) for array in arrays]
-
-
-def read_nodes(
-    con: Connection,
-    table: Table,
-    names: Sequence[str],
-    keys: Sequence[str | None],
-    kind: pa.StructType,
-    dimensions: Dimensions,
-) -> pa.Array[Any]:
-    """Nodes by key as structs, each read once, in the order of `keys`."""
-    distinct = sorted({key for key in keys if key is not None})
-    arrays, places = _read_by(con, table, names, table.key, distinct, dimensions)
-    nodes: pa.Array[Any] = struct_array(arrays, kind)
-    return nodes.take(pa.array([places.get(key) for key in keys], pa.int64()))
-
-
-def _read_by(
-    con: Connection,
-    table: Table,
-    names: Sequence[str],
-    by: str,
-    values: Sequence[Any],
-    dimensions: Dimensions,
-) -> tuple[list[pa.Array[Any]], dict[Any, int]]:
-    """Properties of the rows with some values in the column `by`, and their positions by value."""
-    selected = ", ".join(table.stored(name) for name in names)
-    where = f"t.{by} IN (SELECT value FROM json_each(?))"
-    sql = f"SELECT {selected}, t.{by} FROM {table.name} t WHERE {where}"
-    rows = con.execute(sql, (json.dumps(values),)).fetchall()
-    arrays = arrays_of(table, names, [row[:-1] for row in rows], dimensions)
-    return arrays, {row[-1]: n for n, row in enumerate(rows)}
-
-
-def arrays_of(
-    table: Table,
-    names: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    dimensions: Mapping[tuple[str, str], int],
-) -> list[pa.Array[Any]]:
-    """Rows from SQLite as columns in their types; see `LeftOut.columns`."""
-    label, sizes = table.label, dimensions
-
-    def convert(name: str, values: Sequence[Any]) -> pa.Array[Any]:
-        if name not in table.label.columns:
-            return decode_vectors(values, sizes.get((label.name, name), 1))
-        column = decode(values, table.label.columns[name])
-        if name == "labels" and name in label.open:
-            listed = [v and further_labels(table.graph, v) for v in column.to_pylist()]
-            column = pa.array(listed, column.type)
-        if name == "attributes" and name in label.open:
-            for text in values:
-                dict(json.loads(text or "{}").items())
-        return column
-
-    return table.left_out.columns(table.graph, label.name, names, rows, convert)

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from functools import partial
 from os import PathLike, fspath
@@ -26,21 +26,7 @@ from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph
 from semgraph.privacy import create_private, private_folder, refusal
-from semgraph.stores.base import (
-    Alias,
-    CommitMarker,
-    History,
-    MatchQuery,
-    NewContent,
-    PartitionState,
-    ScanQuery,
-    SearchQuery,
-    Statistics,
-    WriteBatch,
-    Written,
-    derived_report,
-    record_round_trip,
-)
+from semgraph.stores import base
 from semgraph.stores.conditions import read
 from semgraph.stores.prepare import (
     PreparedMerge,
@@ -51,7 +37,7 @@ from semgraph.stores.prepare import (
     search_schema,
 )
 from semgraph.stores.sqlite.match import LabelScan, PatternMatch, VariablePaths
-from semgraph.stores.sqlite.rows import RequestRows
+from semgraph.stores.sqlite.rows import RequestRows, StoredRows
 from semgraph.stores.sqlite.schema import (
     Numbers,
     Table,
@@ -123,13 +109,18 @@ class SqliteStore:
         return "exact"
 
     @property
-    def graph(self) -> Graph:
-        """The graph that it was opened for. Raises EngineError before `ensure`."""
+    def tables(self) -> Tables:
+        """The tables of the graph that it was opened for. Raises EngineError before `ensure`."""
         if not self._tables:
             raise EngineError(f"{self.name}  is not open: call ensure first")
-        return next(iter(self._tables.values())).graph
+        return self._tables
 
-    def takes(self, expr: Scalar, alias: Alias) -> bool:
+    @property
+    def graph(self) -> Graph:
+        """The graph that it was opened for. Raises EngineError before `ensure`."""
+        return next(iter(self.tables.values())).graph
+
+    def takes(self, expr: Scalar, alias: base.Alias) -> bool:
         return read(expr, alias) is not None
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
@@ -220,31 +211,28 @@ class SqliteStore:
             return {**fill_derived(con, tables.values()), **count_unembedded(con, tables)}
 
         lacked = await self._file.run(work, writes=True, large=True)
-        return [
-            line
-            for label in graph.labels.values()
-            for derived in label.derived.values()
-            for line in derived_report(label, derived, lacked.get((label.name, derived.name), 0))
-        ]
+        report: list[str] = []
+        for label in graph.labels.values():
+            for name, derived in label.derived.items():
+                report += base.derived_report(label, derived, lacked.get((label.name, name), 0))
+        return report
 
     def observe(self, callback: Callable[[str], None] | None) -> None:
         self._main.observer = callback
         for reader in self._readers:
             reader.observer = callback
 
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        graph = self.graph
+    async def search(self, queries: Sequence[base.SearchQuery], rows: pa.Table) -> list[pa.Table]:
         if not queries or not rows.num_rows:
-            return [
-                search_schema(graph, query, self._dimensions).empty_table() for query in queries
-            ]
+            schemas = (search_schema(self.graph, query, self._dimensions) for query in queries)
+            return [schema.empty_table() for schema in schemas]
         for query in queries:
             self._table(query.label)
         request = RequestRows(rows)
-        searches = [PreparedSearch(self._tables, query, request) for query in queries]
+        searches = [PreparedSearch(self.tables, query, request) for query in queries]
 
         def work(con: Connection) -> list[pa.Table]:
-            dimensions = self._read_dimensions(con)
+            read = self._stored(con)
             for search in searches:
                 for nearest in search.nearest:
                     label, name = search.query.label, nearest.embedding
@@ -252,67 +240,64 @@ class SqliteStore:
                     check_length(self.name, label, name, stored, nearest.size)
             if any(search.reads_rows for search in searches):
                 request.load(con)
-            return [search.run(con, self._caches, dimensions) for search in searches]
+            return [search.run(read, self._caches) for search in searches]
 
         near = any(search.nearest for search in searches)
         return await self._file.run(work, large=near or _large(rows.num_rows))
 
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        graph = self.graph
+    async def match(self, query: base.MatchQuery, rows: pa.Table) -> pa.Table:
         if not rows.num_rows:
-            return match_schema(graph, query, self._dimensions).empty_table()
-        request = RequestRows(rows)
-        path = query.pattern.variable_path
+            return match_schema(self.graph, query, self._dimensions).empty_table()
+        request, path = RequestRows(rows), query.pattern.variable_path
         matched = (
-            PatternMatch(self._tables, query, request)
+            PatternMatch(self.tables, query, request)
             if path is None
-            else VariablePaths(self._tables, query, path, request)
+            else VariablePaths(self.tables, query, path, request)
         )
 
         def work(con: Connection) -> pa.Table:
             request.load(con)
-            return matched.run(con, self._read_dimensions(con))
+            return matched.run(self._stored(con))
 
         return await self._file.run(work, large=_large(rows.num_rows))
 
-    async def scan(self, query: ScanQuery) -> pa.Table:
+    async def scan(self, query: base.ScanQuery) -> pa.Table:
         scan = LabelScan(self._table(query.label), query)
         if query.partitions is not None and not query.partitions:
             return scan_schema(self.graph, query, self._dimensions).empty_table()
-        return await self._file.run(
-            lambda con: scan.run(con, self._read_dimensions(con)), large=True
-        )
+        return await self._file.run(lambda con: scan.run(self._stored(con)), large=True)
 
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
-        tables = self._tables if self.graph else {}
+    async def states(self, plan: str, rows: base.RowIds) -> Mapping[str, base.PartitionState]:
+        tables, count = self.tables, len(rows) + sum(map(len, rows.values()))
         if not rows:
             return {}
-        count = len(rows) + sum(map(len, rows.values()))
         return await self._file.run(
             lambda con: ReadMarkers(con, tables, plan).states(rows), large=_large(count)
         )
 
-    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
-        tables = self._tables if self.graph else {}
+    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, base.History]:
+        tables = self.tables
         if not partitions:
             return {}
         return await self._file.run(
             lambda con: ReadMarkers(con, tables, plan).history(partitions), large=True
         )
 
-    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
+    async def commit(
+        self, batch: base.WriteBatch, marker: base.CommitMarker | None = None
+    ) -> base.Written:
         if not batch.rows and marker is None:
-            return Written()
-        new = NewContent.of(batch, marker)
+            return base.Written()
+        new = base.NewContent.of(batch, marker)
         return await self._commit(new, forgets=batch.deletes and marker is None)
 
-    async def replace(self, new: NewContent) -> Written:
+    async def replace(self, new: base.NewContent) -> base.Written:
         return await self._commit(new, whole=True, forgets=True)
 
-    async def _commit(self, new: NewContent, *, whole: bool = False, forgets: bool) -> Written:
-        tables = self._tables if self.graph else {}
+    async def _commit(
+        self, new: base.NewContent, *, whole: bool = False, forgets: bool
+    ) -> base.Written:
+        tables = self.tables
         merges = await self._encoded(new.batch)
         counts = await self._file.run(
             lambda con: commit(con, tables, new, merges, whole=whole, forgets=forgets),
@@ -320,39 +305,34 @@ class SqliteStore:
             large=forgets or _large(new.batch.rows),
             forgets=forgets,
         )
-        return Written(counts)
+        return base.Written(counts)
 
-    async def _encoded(self, batch: WriteBatch) -> list[EncodedMerge]:
-
+    async def _encoded(self, batch: base.WriteBatch) -> list[EncodedMerge]:
         def convert(prepared: PreparedMerge) -> EncodedMerge:
             return EncodedMerge(self._table(prepared.write.label), prepared, self.name)
 
         def prepare() -> list[EncodedMerge]:
-            merges = prepare_batch(self.graph, batch, convert)
-            return [merge for merge in merges if merge is not None]
+            return [merge for merge in prepare_batch(self.graph, batch, convert) if merge]
 
         return await asyncio.to_thread(prepare) if _large(batch.rows) else prepare()
 
-    async def statistics(self) -> Statistics:
+    async def statistics(self) -> base.Statistics:
         """Counts by label, also of other graphs in the file, and lengths of the stored vectors."""
-        tables = self._tables if self.graph else {}
+        tables = self.tables
 
-        def work(con: Connection) -> Statistics:
-            names = dict.fromkeys([*tables, *labels_in(con)])
+        def work(con: Connection) -> base.Statistics:
             counts = {
                 name: con.execute(f"SELECT count(*) FROM {quote(name)}").fetchone()[0]
-                for name in names
+                for name in dict.fromkeys([*tables, *labels_in(con)])
             }
             counts = {name: count for name, count in counts.items() if count or name in tables}
-            return Statistics(
-                counts,
-                {at: size for at, size in self._read_dimensions(con).items() if at[0] in tables},
-            )
+            sizes = self._stored(con).dimensions.items()
+            return base.Statistics(counts, {at: size for at, size in sizes if at[0] in tables})
 
         return await self._file.run(work)
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        tables = self._tables if self.graph else {}
+        tables = self.tables
         if partitions is None or partitions:
             await self._file.run(
                 lambda con: clear(con, tables, partitions), writes=True, large=True, forgets=True
@@ -366,15 +346,14 @@ class SqliteStore:
         self._caches_of_main.words.clear()
 
     def _table(self, label: str) -> Table:
-        if label not in self.graph.labels:
-            raise EngineError(
-                f'{self.name}  has no label "{label}"; its labels are {", ".join(self.graph.labels)}'
-            )
-        return self._tables[label]
+        if label not in self.tables:
+            known = ", ".join(self.tables)
+            raise EngineError(f'{self.name}  has no label "{label}"; its labels are {known}')
+        return self.tables[label]
 
-    def _read_dimensions(self, con: Connection) -> Numbers:
+    def _stored(self, con: Connection) -> StoredRows:
         self._dimensions = read_dimensions(con)
-        return self._dimensions
+        return StoredRows(con, self._dimensions)
 
 
 def _large(rows: int) -> bool:
@@ -407,9 +386,8 @@ def _translated(error: sqlite3.Error, store: str) -> Exception:
         return _Busy()
     if family in _MESSAGES:
         return StoreUnavailable(f"{store}  {_MESSAGES[family]}. ({error}) Nothing was written.")
-    return EngineError(
-        f"{store}  SQLite rejected a statement: {error} ({code or type(error).__name__})"
-    )
+    kind = code or type(error).__name__
+    return EngineError(f"{store}  SQLite rejected a statement: {error} ({kind})")
 
 
 class File:
@@ -471,24 +449,30 @@ class File:
         return self._opened(self.path, check, log_ahead=True)
 
     def _opened(self, path: str, check: Check, *, log_ahead: bool = False) -> Connection:
-        con = None
-        try:
-            uri = path.startswith("file:")
+        with self._translating(), ExitStack() as failed:
             con = sqlite3.connect(
-                path, timeout=0, isolation_level=None, check_same_thread=False, uri=uri
-            )
+                path, timeout=0, isolation_level=None, check_same_thread=False,
+                uri=path.startswith("file:"),
+            )  # fmt: skip
+            failed.callback(con.close)
             self._settings(con, check)
             if log_ahead:
                 # Some file systems do not support it.
                 mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                 con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
-        except BaseException as error:
-            if con is not None:
-                con.close()
-            if isinstance(error, sqlite3.Error):
-                raise _translated(error, self.name) from error
-            raise
+            failed.pop_all()
         return con
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        """Raise errors of SQLite as errors of the store."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _translated(error, self.name) from error
+        except UnicodeEncodeError as error:
+            what = f"a text holds half of a surrogate pair, which is no character ({error})"
+            raise DataError(what) from None
 
     def _settings(self, con: Connection, check: Check) -> None:
         for function in (partition_words, list_holds, lists_meet, unite, add_labels):
@@ -522,42 +506,27 @@ class File:
             con = self._con
             if con is None:
                 raise EngineError(f"{self.name}  is not open: call ensure first, or it was closed")
-            record_round_trip()
+            base.record_round_trip()
             if not large:
-                try:
+                with suppress(_Busy):  # wait for the other process in another thread
                     return self._transaction(con, work, writes)
-                except _Busy:
-                    pass  # wait for the other process in another thread
             return await self._patiently(lambda: self._transaction(con, work, writes, forgets), con)
 
     def _transaction(
-        self, con: Connection, work: Callable[[Connection], T], writes: bool,
-        forgets: bool = False,
-    ) -> T:  # fmt: skip
-        with self._rolled_back(con):
-            con.set_trace_callback(self.observer)
-            con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-            result = work(con)
-            con.execute("COMMIT")
+        self, con: Connection, work: Callable[[Connection], T], writes: bool, forgets: bool = False
+    ) -> T:
+        with self._translating():
+            try:
+                con.set_trace_callback(self.observer)
+                con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+                result = work(con)
+                con.execute("COMMIT")
+            finally:
+                if con.in_transaction:  # after an exception
+                    con.execute("ROLLBACK")
         if forgets:
             con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return result
-
-    @contextmanager
-    def _rolled_back(self, con: Connection) -> Iterator[None]:
-        """Roll back on an exception, and raise it as an error of the store."""
-        try:
-            yield
-        except BaseException as error:
-            if con.in_transaction:
-                con.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                raise _translated(error, self.name) from error
-            if isinstance(error, UnicodeEncodeError):
-                raise DataError(
-                    f"a text holds half of a surrogate pair, which is no character ({error})"
-                ) from None
-            raise
 
     def _until_free(self, attempt: Callable[[], T], cancelled: threading.Event) -> T:
         """Attempt until no other process holds the lock. Raises StoreUnavailable."""
@@ -568,9 +537,8 @@ class File:
             except _Busy:
                 if time.monotonic() > deadline:
                     msg = f"{self.name}  another process has been writing to it for {_PATIENCE:.0f} s."
-                    raise StoreUnavailable(
-                        f"{msg} Nothing was written. Wait for it to end, or end it."
-                    ) from None
+                    hint = "Nothing was written. Wait for it to end, or end it."
+                    raise StoreUnavailable(f"{msg} {hint}") from None
             if cancelled.wait(0.005):
                 msg = f"{self.name}  cancelled while another process was writing to it"
                 raise StoreUnavailable(msg)

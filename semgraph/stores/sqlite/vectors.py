@@ -48,11 +48,6 @@ class WordBlock:
         self._words = 0
 
     @property
-    def count(self) -> int:
-        """The number of rows."""
-        return len(self.rows)
-
-    @property
     def bytes(self) -> int:
         """The approximate memory use."""
         return _ROW_BYTES * len(self.rows) + _WORD_BYTES * self._words
@@ -61,8 +56,8 @@ class WordBlock:
         """Add or replace a row."""
         if row in self.rows:
             self._remove(row)
-        texts = [text for text in texts if isinstance(text, str)]  # bytes come from another program
-        counts, length = word_counts(tuple(texts))
+        # bytes come from another program
+        counts, length = word_counts(tuple(text for text in texts if isinstance(text, str)))
         words = frozenset(map(intern, counts))
         for word in words:
             self.postings.setdefault(word, {})[row] = counts[word]
@@ -171,46 +166,35 @@ class VectorCache(BlockCache[Block]):
 
         table, partition = name
         newer = f"FROM {quote(table)} WHERE part = ? AND changed > ?"
+        of = partition, held.version
         if not held.block.count:
-            held.block.reserve(
-                con.execute(f"SELECT count(*) {newer}", (partition, held.version)).fetchone()[0]
-            )
-        cursor = con.execute(f'SELECT "#id", vector {newer}', (partition, held.version))
+            held.block.reserve(con.execute(f"SELECT count(*) {newer}", of).fetchone()[0])
+        cursor = con.execute(f'SELECT "#id", vector {newer}', of)
         while rows := cursor.fetchmany(_BATCH):
             ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
             odd = held.block.put(ids, _matrix(rows, held.block.size)).tolist()
             self.odd.setdefault(table, set()).update(odd)
 
     def _block(self, con: Connection, name: tuple[str, str], size: int, version: int) -> Block:
-        held = self._held.get(name)
-        if held is not None and (
-            held.block.size != size
-            or (held.block.count > self.exact_up_to and not isinstance(held.block, Int8Block))
-        ):
-            del self._held[name]
+        if held := self._held.get(name):
+            grown = held.block.count > self.exact_up_to and not isinstance(held.block, Int8Block)
+            if grown or held.block.size != size:
+                del self._held[name]
 
         def make() -> Block:
-            return (Int8Block if _is_large(con, name, self.exact_up_to) else Block)(size)
+            rows = f"SELECT 1 FROM {quote(name[0])} WHERE part = ? LIMIT ? OFFSET ?"
+            large = con.execute(rows, (name[1], 1, self.exact_up_to)).fetchone()
+            return (Int8Block if large else Block)(size)
 
-        def read(held: _CachedBlock[Block]) -> None:
-            self._read(con, name, held)
-
-        return self._current(con, name, make, read, version)
-
-
-def _is_large(con: Connection, name: tuple[str, str], limit: int) -> bool:
-    rows = f"SELECT 1 FROM {quote(name[0])} WHERE part = ? LIMIT ?"
-    count: int = con.execute(f"SELECT count(*) FROM ({rows})", (name[1], limit + 1)).fetchone()[0]
-    return count > limit
+        return self._current(con, name, make, lambda held: self._read(con, name, held), version)
 
 
 def read_vectors(con: Connection, table: str, ids: Ints, size: int) -> Block:
     """The stored vectors of some rows."""
     import numpy as np
 
-    sql = (
-        f'SELECT "#id", vector FROM {quote(table)} WHERE "#id" IN (SELECT value FROM json_each(?))'
-    )
+    which = '"#id" IN (SELECT value FROM json_each(?))'
+    sql = f'SELECT "#id", vector FROM {quote(table)} WHERE {which}'
     rows = con.execute(sql, (str(ids.tolist()),)).fetchall()
     block = Block(size)
     block.put(np.fromiter((row for row, _ in rows), np.int64, len(rows)), _matrix(rows, size))

@@ -308,9 +308,8 @@ def _spawn(
             (home / "port").write_text(str(port), encoding="utf-8")
             return
         if "in use" not in _log_tail(home) or port == ports[-1]:
-            raise StoreUnavailable(
-                f"the Neo4j of {home} did not come up on port {port}: {_log(home)}"
-            )
+            what = f"the Neo4j of {home} did not come up on port {port}"
+            raise StoreUnavailable(f"{what}: {_log(home)}")
 
 
 def _launch(home: Path, port: int, repository: Path) -> None:
@@ -339,8 +338,7 @@ def _log(home: Path) -> str:
 
 def _log_tail(home: Path) -> str:
     """The line of the log with the reason: the innermost Java cause, else the last line."""
-    lines = (home / "server.log").read_text(encoding="utf-8", errors="replace").splitlines() or [
-        "no log"
-    ]
+    text = (home / "server.log").read_text(encoding="utf-8", errors="replace")
+    lines = text.splitlines() or ["no log"]
     causes = [line for line in lines if line.startswith("Caused by:")]
     return (causes or lines)[-1].removeprefix("Caused by:").rpartition("Exception: ")[2].strip()
