@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
@@ -66,21 +67,17 @@ class _File:
     """A file of labels; errors name the file and the step."""
 
     def __init__(self, node: Semantic, path: str) -> None:
-        self._node, self._path = node, path
+        self._node, self.wrong = node, partial(_wrong_labels, node, path)
         try:
             self._table = _read(Path(path).expanduser())
         except (OSError, pa.ArrowException) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             raise self.wrong(f"it cannot be read: {first}") from error
 
-    def wrong(self, what: str, hint: str | None = None) -> PlanError:
-        """The error to raise."""
-        return _wrong_labels(self._node, self._path, what, hint)
-
     def side(self, like: pa.Table, names: Sequence[str], prefix: str = "") -> pa.Table:
         """The columns of one side that the prompts read, with the types of `like`."""
-        fields = {name: like.schema.field(name) for name in names}
-        return pa.table({name: self.column(prefix + name, f) for name, f in fields.items()})
+        columns = (self.column(prefix + name, like.schema.field(name)) for name in names)
+        return pa.table(dict(zip(names, columns, strict=True)))
 
     def column(self, name: str, field: pa.Field[Any]) -> pa.ChunkedArray[Any]:
         """A column with the type of a field."""
