@@ -29,7 +29,7 @@ from tools.notebooks import FOLDER as NOTEBOOKS
 from tools.notebooks import ROOT, exported, notebooks, read
 
 FOLDER = ROOT / "docs" / "screens"
-WIDTHS, SCALE, HEIGHT = (80, 120), 1.5, 700
+WIDTHS, SCALE = (80, 120), 1.5
 QUESTION = """{plan: broken, inputs: {reviews: {id: string, text: string}}, returns: [broken],
 steps: {broken: [{from: reviews}, {sem_filter: "Is the product in this review broken? {text}"}]}}"""
 COMMANDS = {
@@ -86,7 +86,7 @@ def terminal(name: str, columns: int) -> bytes:
 def shot(browser: Browser, name: str, theme: str) -> bytes:
     """The picture of a page, or of an output of a notebook, in a theme."""
     options: Any = {"color_scheme": theme, "device_scale_factor": SCALE}
-    size: Any = {"width": 1280 if name in PAGES else 800, "height": HEIGHT}
+    size: Any = {"width": 1280 if name in PAGES else 800, "height": 560 if name == "graph" else 800}
     page = browser.new_context(viewport=size, **options).new_page()
     if name in CELLS:
         book, number = CELLS[name]

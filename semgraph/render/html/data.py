@@ -456,7 +456,7 @@ def _written(run: RecordedRun, metrics: StepMetrics) -> Iterator[tuple[str, str]
     """What became of the rows."""
     rows = run.run.facts.get("members") or {}
     written = run.run.facts.get("written") or {}
-    if labels := ", ".join(f"{count(n)} {name}" for name, n in written.items() if n):
+    if labels := ", ".join(f"{count(n)}\u00a0{name}" for name, n in written.items() if n):
         yield "written", labels
     if rows.get("given"):
         skipped = f", {count(rows['skipped'])} skipped" if rows.get("skipped") else ""
