@@ -160,9 +160,8 @@ def prune(
 
     match = re.fullmatch(r"(\d{1,6})([dhm])", older)
     if match is None:
-        raise PlanError(
-            f'--older "{older}" is no age', hint="days, hours or minutes: 90d, 12h, 30m"
-        )
+        hint = "days, hours or minutes: 90d, 12h, 30m"
+        raise PlanError(f'--older "{older}" is no age', hint=hint)
     with options.session() as session:
         before = session.journal_bytes
         age = timedelta(**{_UNITS[match[2]]: int(match[1])})
@@ -171,9 +170,8 @@ def prune(
     if options.json:
         options.dump({"answers": answers, "vectors": vectors, "before": before, "after": after})
     else:
-        options.show(
-            f"{counted(answers, vectors)} deleted: {size(before)} before, {size(after)} now"
-        )
+        sizes = f"{size(before)} before, {size(after)} now"
+        options.show(f"{counted(answers, vectors)} deleted: {sizes}")
 
 
 @everywhere

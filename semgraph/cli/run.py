@@ -92,8 +92,7 @@ def _run(
     options.talk("")
     try:
         members = plan.windows.input if plan.windows else ""
-        quiet = bool(options.quiet)
-        with watched(options.err, members, quiet=quiet, notices=not options.json) as progress:
+        with watched(options.err, members, quiet=bool(options.quiet)) as progress:
             request = replace(request, progress=progress, begun=begun.append)
             return options.wait(session.arun(plan, inputs=inputs, **vars(request)))
     except (KeyboardInterrupt, SemgraphError) as error:
@@ -130,9 +129,8 @@ def _report(
         options.dump(result.to_json(), data="tables")
     else:
         every = bool(options.verbose)
-        options.show(
-            *outcome(result, plan, options.out.width, seconds, every=every, until=request.until)
-        )
+        width, every = options.out.width, bool(options.verbose)
+        options.show(*outcome(result, plan, width, seconds, every=every, until=request.until))
     stays = request.writes and lasts(session.settings.store)
     own_rows = bool(given.input) or request.resume is not None
     next_plans = following(plan, typed, own_rows=own_rows).items() if stays else ()

@@ -218,9 +218,8 @@ def unconnected(error: Exception, name: str, url: str, seconds: float) -> Except
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
-            return ModelUnavailable(
-                f"{name}: invalid address {url}: it must begin with http:// or https://"
-            )
+            what = "it must begin with http:// or https://"
+            return ModelUnavailable(f"{name}: invalid address {url}: {what}")
         if isinstance(cause, aiohttp.ClientConnectorDNSError):
             what = f"unknown host {address.hostname}"
         elif isinstance(cause, aiohttp.ClientHttpProxyError):

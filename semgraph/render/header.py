@@ -89,11 +89,8 @@ def _inputs(
             every = f"all {_partition(plan).removesuffix('_id')}s"
             yield HeaderFact("input", f"{each.source}: {every}")
             continue
-        values = (
-            each.rows.column(_partition(plan)).to_pylist()
-            if _partition(plan) in each.rows.column_names
-            else []
-        )
+        named = _partition(plan) in each.rows.column_names
+        values = each.rows.column(_partition(plan)).to_pylist() if named else []
         counted = f"{plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, values)}"
         yield HeaderFact("input", f"{each.source}: {counted}{_first(plan, each.name, requested)}")
     if not inputs and requested.resume is not None:
@@ -131,11 +128,8 @@ def _of(plan: LogicalPlan, values: Sequence[str | None]) -> str:
     called = _partition(plan).removesuffix("_id")
     if partitions in ([], [""]):
         return ""
-    return (
-        f' of {called} "{partitions[0]}"'
-        if len(partitions) == 1
-        else f" of {len(partitions)} {called}s"
-    )
+    several = f" of {len(partitions)} {called}s"
+    return f' of {called} "{partitions[0]}"' if len(partitions) == 1 else several
 
 
 def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:

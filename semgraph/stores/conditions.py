@@ -80,19 +80,9 @@ def parts_of(term: Term) -> Iterator[Term]:
 _SAME_TYPE = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"})
 _BOOLEAN = Type("boolean")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
-_COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "same",
-    exp.And: "and",
-    exp.Or: "or",
-    exp.ArrayContains: "contains",
-    exp.ArrayOverlaps: "overlaps",
-}
+_COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "<>", exp.NullSafeEQ: "same"}
+_COMPARISONS |= {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.And: "and"}
+_COMPARISONS |= {exp.Or: "or", exp.ArrayContains: "contains", exp.ArrayOverlaps: "overlaps"}
 
 
 @lru_cache(maxsize=4096)

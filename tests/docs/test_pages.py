@@ -44,6 +44,7 @@ def test_a_shell_reads_every_command_also_those_that_are_not_run() -> None:
 NOT_RUN = {
     "agents.md": ["servers that listen until they are ended; tests/serve starts them"],
     "architecture.md": ["a picture"],
+    "azure-and-proxies.md": ["an error message; tests/llm/test_openai.py has such proxies"],
     "batch.md": ["a batch takes minutes; tests/llm/test_batch.py sends them"],
     "called-plans.md": ["an error message; tests/frontend has its plan"],
     "change-a-prompt.md": [
@@ -62,6 +63,7 @@ NOT_RUN = {
     ],
     "compare-searches.md": ["needs the extra cross-encoder, which installs torch"],
     "engines.md": ["needs Ray and a Neo4j server; tests/on_ray has both"],
+    "from-graphiti.md": ["the other library"],
     "functions.md": ["an error message; tests/execution/test_functions.py has its plan"],
     "graphiti.md": [
         "needs graphiti-core and Neo4j; tests/extras/test_graphiti_database.py compares it"
@@ -84,8 +86,14 @@ NOT_RUN = {
         "it calls a model of yours; tests/docs/test_seed_page.py runs it with a simulated one",
         "part of the output of that comparison",
     ],
+    "share-a-run.md": ["packs a folder"],
     "telemetry.md": [
         "sets the exporter of the whole process; tests/execution/test_telemetry.py runs it"
+    ],
+    "upgrade.md": [
+        "copies a folder and installs a version",
+        "an error of 0.2.1",
+        "copies a file and installs a version",
     ],
     "vllm.md": ["needs a GPU with vLLM"],
     "your-own-operator.md": [

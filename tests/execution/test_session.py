@@ -568,7 +568,7 @@ def test_a_download_of_a_local_model_is_told_when_a_request_needs_it(
 
     monkeypatch.setenv("SEMGRAPH_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("SEMGRAPH_OFFLINE", raising=False)
-    monkeypatch.setattr("semgraph.llm.local.pull", pull)
+    monkeypatch.setattr("semgraph.llm.catalogue.pull", pull)
     tickets = semgraph.table(TICKETS)
     with semgraph.Session(llm="local", store="memory", folder=tmp_path) as session:
         session.run(tickets.filter("id > 1"))

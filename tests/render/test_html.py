@@ -17,6 +17,7 @@ from semgraph.execution.record import Run, RunRecord
 from semgraph.frontend.graph_files import graph_of
 from semgraph.render.html import graph_html, graph_page, page, save
 from semgraph.render.picture import pictures
+from semgraph.semantic.ask import Failure
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028\x00\ud83d"
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -113,7 +114,7 @@ def recorded(
     ):
         record.rows(kind, step, pa.Table.from_pylist(rows))
     record.flush()
-    record.failed([{"_step": "told", "_error": f"refused: {says}", "text": says}])
+    record.failed([(Failure("told", f"refused: {says}", None, {}), {"text": says})])
     record.lines("calls.jsonl", calls)
     record.text(
         "metrics.json",
