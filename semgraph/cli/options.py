@@ -18,7 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import FrameType
@@ -28,7 +28,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from semgraph.cli import completion
-from semgraph.display import in_shell
+from semgraph.display import in_shell, noticing
 from semgraph.errors import PlanError, Problem, SemgraphError, is_interrupt
 from semgraph.formats import escaped
 from semgraph.options import SETTINGS, Flag, RefreshOptions, RunOptions
@@ -203,8 +203,11 @@ class CommonOptions:
         )
 
     def wait(self, job: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, which a signal stops. Raises as `run_until_signal`."""
-        return run_until_signal(job, lambda: self.talk("stopping … (once more ends at once)"))
+        """The result of a coroutine, which a signal stops. Raises as `run_until_signal`. With JSON it has
+        no notices.
+        """
+        with noticing(None) if self.json else nullcontext():
+            return run_until_signal(job, lambda: self.talk("stopping … (once more ends at once)"))
 
     @functools.cached_property
     def out(self) -> Console:

@@ -99,8 +99,7 @@ def _computed(
 
     options.talk("")
     members = plan.windows.input if plan.windows else ""
-    quiet = bool(options.quiet)
-    with watched(options.err, members, quiet=quiet, notices=not options.json) as progress:
+    with watched(options.err, members, quiet=bool(options.quiet)) as progress:
         job = session.arefresh(plan, inputs=inputs, progress=progress, **vars(how))
         try:
             return options.wait(job)

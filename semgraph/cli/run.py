@@ -92,8 +92,7 @@ def _run(
     options.talk("")
     try:
         members = plan.windows.input if plan.windows else ""
-        quiet = bool(options.quiet)
-        with watched(options.err, members, quiet=quiet, notices=not options.json) as progress:
+        with watched(options.err, members, quiet=bool(options.quiet)) as progress:
             request = replace(request, progress=progress, begun=begun.append)
             return options.wait(session.arun(plan, inputs=inputs, **vars(request)))
     except (KeyboardInterrupt, SemgraphError) as error:

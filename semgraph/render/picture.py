@@ -145,7 +145,7 @@ def pictures(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[Pictu
             _add_sources(picture, str(row[graph.key]), row.get(draw.sources) or ())
     for picture in by_partition.values():
         _tie(picture)
-    return [p for p in by_partition.values() if p.nodes or p.edges]
+    return [p for p in by_partition.values() if p.nodes or p.edges or _partial(p)]
 
 
 def of_run(run: Run) -> list[Picture]:
@@ -174,8 +174,8 @@ def of_run(run: Run) -> list[Picture]:
         tables(WRITTEN, (name for name in {**labels, **dict.fromkeys(written)} if name in written)),
         graph,
     )
-    borrow_names(drawn, tables("steps", returned), graph)
-    return drawn
+    complete(drawn, tables("steps", returned), graph)
+    return [picture for picture in drawn if picture.nodes or picture.edges]
 
 
 def _drawn_label(name: str, draw: Draw, kind: str) -> Label:
@@ -186,31 +186,34 @@ def _drawn_label(name: str, draw: Draw, kind: str) -> Label:
     )
 
 
-def borrow_names(
+def complete(
     drawn: Iterable[Picture], tables: Iterable[tuple[str, pa.Table]], graph: Graph
 ) -> None:
-    """Name nodes that have only a key, such as stored ones at an end of a new edge, or of which a run
-    wrote other properties; draw edges of which it wrote an end alone.
+    """Complete stored nodes that have only a key, such as an end of a new edge, and stored edges of
+    which a run wrote only some properties.
 
     Args:
         drawn: The pictures, which are modified.
-        tables: Tables that may have the names; read if a name is missing.
+        tables: Tables that may have the rest; read if something is missing.
         graph: The graph.
     """
-    drawn = list(drawn)
-    wanted = any(picture.loose or _nameless(picture) for picture in drawn)
-    known = {p.partition: p for p in pictures(tables, graph)} if wanted else {}
-    for picture in drawn:
-        edges = known[picture.partition].edges if picture.partition in known else {}
-        for key in picture.loose.keys() & edges.keys():
-            picture.edges[key] = replace(edges[key], label=picture.loose.pop(key).label)
-    nameless = [(picture, key) for picture in drawn for key in _nameless(picture)]
-    for picture, key in nameless:
-        other = known.get(picture.partition)
-        if other is not None and key in picture.nodes:
-            picture.nodes[key].name = other.name(key)
-        elif other is not None:
-            picture.names[key] = other.name(key)
+    lacking = [p for p in drawn if _nameless(p) or _partial(p)]
+    known = {p.partition: p for p in pictures(tables, graph)} if lacking else {}
+    for picture in lacking:
+        other = known.get(picture.partition, Picture(picture.partition))
+        for key in _partial(picture) & other.edges.keys():
+            edge, new = picture.loose.pop(key), other.edges[key]
+            picture.edges[key] = replace(new, label=edge.label, background=edge.background)
+        for key in _nameless(picture):
+            if key in picture.nodes:
+                picture.nodes[key].name = other.name(key)
+            else:
+                picture.names[key] = other.name(key)
+
+
+def _partial(picture: Picture) -> set[str]:
+    """The edges of earlier runs of which this one wrote some properties."""
+    return {key for key, edge in picture.loose.items() if not edge.source}
 
 
 def _nameless(picture: Picture) -> list[str]:
@@ -225,10 +228,9 @@ def _add_edge(
 ) -> None:
     key = str(row[graph.key])
     drawn = draw.edge in row or draw.text in row
-    ends = str(row.get("source")), str(row.get("target"))
+    ends = str(row.get("source") or ""), str(row.get("target") or "")
     new = Arrow(*ends, label, label, background=draw.background)
-    if key not in picture.edges and "source" not in row:  # an edge of an earlier run
-        drawn = False
+    drawn = key in picture.edges or (drawn and bool(ends[0]))  # else of an earlier run
     edge = (picture.edges if drawn else picture.loose).setdefault(key, new)
     edge.name = plain_line(str(row.get(draw.edge) or "")) or edge.name
     edge.text = plain_line(str(row.get(draw.text) or "")) or edge.text

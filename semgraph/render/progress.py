@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-from semgraph.display import noticing, preformatted
+from semgraph.display import Notify, noticing, preformatted
 from semgraph.execution.result import OnProgress, Progress
 from semgraph.formats import clock, dollars, duration, plural, short, size
 from semgraph.meter import Meter, StepMetrics
@@ -108,7 +108,6 @@ def watched(
     members: str,
     *,
     quiet: bool = False,
-    notices: bool = True,
     clock: Clock = time.monotonic,
 ) -> Iterator[OnProgress | None]:
     """A callback for the argument `progress` of `Session.run`.
@@ -117,20 +116,19 @@ def watched(
         console: The output: live on a terminal, otherwise at most one plain line every few seconds.
         members: The name of the input rows; "" without a windowed input.
         quiet: Print nothing.
-        notices: Show what the run waits for, and how long it will take.
         clock: A clock in seconds.
     """
     watch = Watch(members, clock)
     if quiet:
         yield None
     elif console.is_terminal:
-        yield from _live(console, watch, notices=notices)
+        yield from _live(console, watch)
     else:
 
         def say(line: str) -> None:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-        yield from _drawing(watch, _Plain(watch, say), notices=notices)
+        yield from _plain(watch, say)
 
 
 @contextmanager
@@ -155,7 +153,7 @@ def shown(stream: TextIO | None, clock: Clock = time.monotonic) -> Iterator[OnPr
         elif stream.isatty():
             yield from _live(console, watch, _SHORT)
         else:
-            yield from _drawing(watch, _Plain(watch, partial(_written, stream)), EVERY)
+            yield from _plain(watch, partial(_written, stream), EVERY)
     finally:
         _SHOWN.release()
 
@@ -167,29 +165,29 @@ def said(to: TextIO | Say | None) -> Iterator[Say | None]:
     replaces the stream.
     """
     if to is None or callable(to):
-        yield from _noticed(to) if to else iter([None])
+        with noticing(to and _first(to)):
+            yield to
         return
     from rich.console import Console
 
-    stream = to
-    console, lines = Console(file=stream), list[str]()
-    cell = _Cell()
+    console, lines, cell = Console(file=to), list[str](), _Cell()
 
     def say(line: str) -> None:
         lines.append(line)
         if console.is_jupyter:
             cell.show(line, lines)
             return
-        for part in wrapped(line, console.width) if stream.isatty() else [line]:
-            _written(stream, part)
+        for part in wrapped(line, console.width) if to.isatty() else [line]:
+            _written(to, part)
 
     try:
-        yield from _noticed(say)
+        with noticing(_first(say)):
+            yield say
     finally:
         cell.show("")
 
 
-def _noticed(say: Say) -> Iterator[Say]:
+def _first(say: Say) -> Notify:
     """Say the first notice of each kind."""
     kinds = set[str]()
 
@@ -198,8 +196,7 @@ def _noticed(say: Say) -> Iterator[Say]:
             kinds.add(kind)
             say(text)
 
-    with noticing(note):
-        yield say
+    return note
 
 
 def _written(stream: TextIO, line: str) -> None:
@@ -213,10 +210,11 @@ def _drawing(
     watch: Watch,
     draw: Callable[[Progress | None], object],
     silent_for: float = 0.0,
-    *,
-    notices: bool = True,
+    say: Say | None = None,
 ) -> Iterator[OnProgress]:
-    """Draw each event after some seconds, and each change of notices (None) at once."""
+    """Draw each event after some seconds, and at once each change of notices (None), unless the first
+    of each kind is said.
+    """
 
     def see(progress: Progress) -> None:
         watch.see(progress)
@@ -227,13 +225,30 @@ def _drawing(
         if watch.note(kind, text):
             draw(None)
 
-    with noticing(note if notices else None):
+    with noticing(_first(say) if say else note):
         yield see
 
 
-def _live(
-    console: Console, watch: Watch, silent_for: float = 0.0, *, notices: bool = True
-) -> Iterator[OnProgress]:
+def _plain(watch: Watch, say: Say, silent_for: float = 0.0) -> Iterator[OnProgress]:
+    """Occasional lines: of notices, of commits, and of steps until rows are committed. The last commit
+    always has a line.
+    """
+    last = watch.started
+
+    def draw(progress: Progress | None) -> None:
+        nonlocal last
+        if progress is None or not progress.done:
+            return
+        waited, ends = watch.clock() - last >= EVERY, progress.done >= progress.total
+        committed = watch.steps.get("", (0, 0))[0]
+        if waited and (ends or not committed) if progress.step else waited or ends:
+            last = watch.clock()
+            say(f"  {_step(progress)}{watch.summary()}")
+
+    return _drawing(watch, draw, silent_for, lambda text: say(f"  {text}"))
+
+
+def _live(console: Console, watch: Watch, silent_for: float = 0.0) -> Iterator[OnProgress]:
     from rich.live import Live
 
     # a stdout that is a file stays a file
@@ -252,7 +267,7 @@ def _live(
     if not silent_for:
         live.start()
     try:
-        yield from _drawing(watch, draw, silent_for, notices=notices)
+        yield from _drawing(watch, draw, silent_for)
     finally:
         live.stop()
 
@@ -322,33 +337,6 @@ def _html(text: str, unfolded: Sequence[str]) -> str:
         more = preformatted("\n".join(unfolded))
         line = f"<details><summary>{line}</summary>{more}</details>"
     return f'<div class="semgraph-progress" style="{_STYLE}">{line}</div>'
-
-
-class _Plain:
-    """Progress as occasional lines: of notices, of commits, and of steps until rows are committed. The
-    last commit always has a line.
-    """
-
-    def __init__(self, watch: Watch, say: Say) -> None:
-        self.watch, self.say, self._last = watch, say, watch.started
-        self._noted = set[str]()
-
-    def __call__(self, progress: Progress | None) -> None:
-        if progress is None:
-            new = {kind: text for kind, text in self.watch.notices.items() if text}
-            for kind in new.keys() - self._noted:
-                self.say(f"  {new[kind]}")
-            self._noted |= new.keys()
-        elif progress.done and self._due(progress):
-            self._last = self.watch.clock()
-            self.say(f"  {_step(progress)}{self.watch.summary()}")
-
-    def _due(self, progress: Progress) -> bool:
-        waited = self.watch.clock() - self._last >= EVERY
-        if not progress.step:
-            return waited or progress.done >= progress.total
-        committed, _ = self.watch.steps.get("", (0, 0))
-        return waited and (not committed or progress.done >= progress.total)
 
 
 def _step(progress: Progress) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from semgraph.errors import Fault, each
 from semgraph.frontend.graph_files import graph_of
-from semgraph.render.picture import Picture, borrow_names, lines, pictures
+from semgraph.render.picture import Picture, complete, lines, pictures
 
 GRAPH = graph_of(
     {
@@ -256,9 +256,9 @@ def test_a_stored_node_of_which_no_name_was_written_has_the_name_that_the_run_re
     found = pictures(written, GRAPH)
     assert found[0].name("123456789") == "12345678"
     other = pa.Table.from_pylist([person("123456789", "Bob", "other")])
-    borrow_names(found, [("", other)], GRAPH)
+    complete(found, [("", other)], GRAPH)
     assert found[0].name("123456789") == "12345678"
-    borrow_names(found, [("", pa.Table.from_pylist([person("123456789", "Ada")]))], GRAPH)
+    complete(found, [("", pa.Table.from_pylist([person("123456789", "Ada")]))], GRAPH)
     assert found[0].name("123456789") == "Ada"
 
 
@@ -295,3 +295,17 @@ def test_a_graph_as_a_whole_is_no_background() -> None:
             {"nodes": {"Note": {"properties": {"text": "string"}}}, "draw": {"background": True}}
         )
     assert 'draw has no "background"' in str(next(iter(each(raised.value))))
+
+
+def test_a_fact_that_a_run_ends_is_drawn_with_its_end() -> None:
+    end = pa.Table.from_pylist([{"uuid": "1", "group_id": "demo", "until": DAY}])
+    new = pa.Table.from_pylist([tie("1", "a", "t", "WORKS_AT", "Alice works.", since=DAY)])
+    same_run = pictures([("KNOWS", new.drop_columns(["until", "notes"])), ("KNOWS", end)], GRAPH)
+    assert same_run[0].edges["1"].holds == "2025-01-15 → 2025-01-15"
+    stored = pictures([("KNOWS", end)], GRAPH)
+    whole = tie("1", "a", "0123abcd-4567", "WORKS_AT", "Alice works.", since=DAY, until=DAY)
+    returned = [pa.Table.from_pylist([person("a", "Alice")]), pa.Table.from_pylist([whole])]
+    complete(stored, [("", table) for table in returned], GRAPH)
+    assert [*lines(stored[0], GRAPH, 100)][
+        1
+    ] == "  Alice ─ WORKS_AT ─▶ 0123abcd   2025-01-15 → 2025-01-15"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from semgraph.cli.options import CommonOptions
 from semgraph.display import notice
 from semgraph.execution.result import Progress
 from semgraph.meter import Meter, StepMetrics
@@ -234,11 +235,15 @@ class TestNotices:
             notice("estimate", "300 rows × ≈ 3 s by the local model ≈ 15 min")
         assert out.getvalue() == "  300 rows × ≈ 3 s by the local model ≈ 15 min\n"
 
-    def test_a_command_that_prints_json_shows_none(self) -> None:
-        to, out = console(terminal=False)
-        with watched(to, "notes", notices=False):
+    def test_a_command_that_prints_json_has_none(self) -> None:
+        async def job() -> None:
             notice("load", "loading the model A (1 GB)…")
-        assert out.getvalue() == ""
+
+        for form, shown_lines in (("json", 0), ("text", 1)):
+            to, out = console(terminal=False)
+            with watched(to, "notes"):
+                CommonOptions(format=form).wait(job())  # type: ignore[arg-type]
+            assert len(out.getvalue().splitlines()) == shown_lines
 
     def test_a_comparison_says_them_to_its_function(self) -> None:
         lines: list[str] = []
