@@ -5,6 +5,7 @@ as a file.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -185,13 +186,12 @@ def show_graph(
 ) -> None:
     """Show the graph of a group as the store has it; without GROUP, the groups."""
     from semgraph.formats import size
-    from semgraph.render.stored import group_lines
 
     with options.session() as session:
         if group is None:
             groups = options.wait(session.agroups(graph))
             if len(groups) != 1:
-                options.result(groups, group_lines(groups, options.out.width))
+                options.result(groups, _listed(groups))
                 return
             group = next(iter(groups))
         shown = options.wait(session.ashow(group, at=at, graph=graph))
@@ -204,6 +204,14 @@ def show_graph(
     length = file.stat().st_size
     line = f"{file}   {size(length)}, opens without a network"
     options.result({"file": str(file), "bytes": length}, [line])
+
+
+def _listed(groups: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    from semgraph.formats import count, plural
+
+    yield plural(len(groups), "group")
+    for name, counts in groups.items():
+        yield f"  {name}: " + ", ".join(f"{count(n)} {label}" for label, n in counts.items())
 
 
 @everywhere

@@ -252,13 +252,9 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
 def limits(budget: Budget) -> str:
     """The limits of a budget."""
     names = ("max_calls", "max_tokens", "max_usd", "max_seconds")
-    values = {name: getattr(budget, name) for name in names}
-    limits_set = [
-        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:,g}"
-        for name, value in values.items()
-        if value is not None
-    ]
-    return f"it stops before it passes {', '.join(limits_set)}" if limits_set else "no limit is set"
+    values = {name: value for name in names if (value := getattr(budget, name)) is not None}
+    of = [f"{name} {v:{',' if isinstance(v, int) else ',g'}}" for name, v in values.items()]
+    return f"it stops before it passes {', '.join(of)}" if of else "no limit is set"
 
 
 def variants_preview(

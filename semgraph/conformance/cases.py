@@ -60,14 +60,8 @@ def prompt(name: str, item: str, returns: Sequence[tuple[str, str]] = (), **more
         key: Template.parse(more.pop(key)) for key in ("context", "other") if key in more
     }
     kinds = tuple((answer, parse_type(kind)) for answer, kind in returns)
-    return Prompt(
-        name,
-        kinds,
-        rules=more.pop("rules", "Be exact."),
-        item=Template.parse(item),
-        **sections,
-        **more,
-    )
+    more = {"rules": "Be exact.", **sections, **more}
+    return Prompt(name, kinds, item=Template.parse(item), **more)
 
 
 def prompts(*args: Any, by: bool = False, **more: Any) -> PromptSet:
@@ -121,9 +115,8 @@ def _describe(text: str) -> dict[str, Any]:
 
 def _form(text: str) -> dict[str, Any]:
     name, _, kind = text.removeprefix("Form “").removesuffix(".").rpartition("” as ")
-    return {
-        "held": {"size": len(name), "at": "2024-05-01"} if kind == "a" else {"words": name.split()}
-    }
+    held = {"size": len(name), "at": "2024-05-01"} if kind == "a" else {"words": name.split()}
+    return {"held": held}
 
 
 def names(left: str, right: str) -> tuple[str, str]:
@@ -139,16 +132,13 @@ def _pair(left: str, right: str) -> dict[str, Any] | None:
     a, b = names(left, right)
     if a[:1].casefold() != b[:1].casefold():
         return None
-    return {
-        "verdict": "same" if a == b else "alike",
-        "note": None if hashed(a) % 2 else a + "|" + b,
-    }
+    note = None if hashed(a) % 2 else a + "|" + b
+    return {"verdict": "same" if a == b else "alike", "note": note}
 
 
 def _combine(texts: list[str], earlier: list[dict[str, Any]]) -> dict[str, Any]:
-    words = {word for text in texts for word in text.split()} | {
-        word for part in earlier for word in part["words"]
-    }
+    words = {word for text in texts for word in text.split()}
+    words.update(word for part in earlier for word in part["words"])
     return {"words": sorted(words), "rows": len(texts) + sum(part["rows"] for part in earlier)}
 
 
@@ -229,13 +219,8 @@ class Case:
             weights = [None if t is None else len(t) / 2 for t in self.others]
             right = pa.table({"name": self.others, "weight": weights}, schema=RIGHT)
         partitions = self.partition or ["p"] * n
-        rows = Rows(
-            left,
-            right,
-            self._items(n),
-            partitions,
-            [0 if not (self.by or self.forms) or k == "a" else 1 for k in kinds],
-        )
+        prompts = [int((self.by or self.forms) and kind != "a") for kind in kinds]
+        rows = Rows(left, right, self._items(n), partitions, prompts)
         units = len(rows.groups()) if self.operator == "sem_agg" else rows.items.num_rows
         return rows.again({i: f"wrong-{i}-" for i in range(units)}) if self.again else rows
 
@@ -360,9 +345,8 @@ class Oracle(_Simulated):
             prompt = sum(self.count_tokens(message.content) for message in request.messages)
             if prompt + request.max_tokens > self.limits.context_tokens:
                 self.rejected += 1
-                raise RowError(
-                    "rejected", f"{prompt} + {request.max_tokens} tokens are too many", attempts=1
-                )
+                what = f"{prompt} + {request.max_tokens} tokens are too many"
+                raise RowError("rejected", what, attempts=1)
             if request.words:
                 return self._worded(request, prompt)
             text = json.dumps(think(self.mind, request))
@@ -411,9 +395,8 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
         return mind.combine([text for _, text in asked], earlier)
     text, separator, answer = user.partition(_EARLIER)
     given = json.loads(answer) if separator else None
-    return (
-        one(mind, request, user) if given is None else mind.review(text, mind.answer(text), given)
-    )
+    own = one(mind, request, user) if given is None else mind.answer(text)
+    return own if given is None else mind.review(text, own, given)
 
 
 def word_chances(mind: Mind, request: Request) -> tuple[float, ...]:

@@ -97,9 +97,8 @@ class CheckedFile(NamedTuple):
     @property
     def near(self) -> Agreement | None:
         """The measured agreement with the reference, if it passed all checks."""
-        return (
-            None if self.failed else next((each.near for each in self.outcomes if each.near), None)
-        )
+        near = (each.near for each in self.outcomes if each.near and not self.failed)
+        return next(near, None)
 
     @property
     def failed(self) -> list[Outcomes]:
@@ -217,12 +216,11 @@ def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -
         if more := len(failures) - len(listed):
             yield f"  ... and {more} more: -v shows them"
     else:
-        yield line + (_near(checked.near) if checked.near else "")
-
-
-def _near(near: Agreement) -> str:
-    calls = f"{near.calls} calls for its {near.reference_calls}"
-    return f" · recall {near.recall:.2f}, precision {near.precision:.2f} against the reference, {calls}"
+        if (near := checked.near) is not None:
+            calls = f"{near.calls} calls for its {near.reference_calls}"
+            shares = f"recall {near.recall:.2f}, precision {near.precision:.2f}"
+            line += f" · {shares} against the reference, {calls}"
+        yield line
 
 
 _ROWS = '''"""{title}: one line that describes it, for `semgraph operators list`."""
@@ -288,9 +286,8 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
     """
     if operator not in FOLDERS:
         hint = did_you_mean(operator, FOLDERS)
-        raise PlanError(
-            f'unknown operator "{operator}"', there=f"operators: {', '.join(FOLDERS)}", hint=hint
-        )
+        there = f"operators: {', '.join(FOLDERS)}"
+        raise PlanError(f'unknown operator "{operator}"', there=there, hint=hint)
     if not NAME.match(name) or name.startswith("_") or name != name.lower():
         hint = "use lowercase letters, digits and _, beginning with a letter"
         raise PlanError(f'invalid name of an implementation: "{name}"', hint=hint)
@@ -301,9 +298,7 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
     if file.exists():
         raise PlanError(f"{file} exists already", hint="use a different name; nothing was written")
     file.parent.mkdir(parents=True, exist_ok=True)
-    node, class_name = (
-        "".join(part.capitalize() for part in n.split("_")) for n in (operator, name)
-    )
+    node, class_name = (n.title().replace("_", "") for n in (operator, name))
     title, template = name.replace("_", " ").capitalize(), _TEMPLATES.get(operator, _ROWS)
     text = template.format(title=title, call=name, name=class_name, node=node)
     file.write_text(text, encoding="utf-8")
@@ -339,10 +334,8 @@ class Injection(NamedTuple):
     by_chance: int  # changed of these
 
     def __str__(self) -> str:
-        return (
-            f"canaries changed {self.changed} of {self.compared} answers of other rows, "
-            f"harmless texts {self.by_chance} of {self.harmless}"
-        )
+        others = f"harmless texts {self.by_chance} of {self.harmless}"
+        return f"canaries changed {self.changed} of {self.compared} answers of other rows, {others}"
 
 
 def canaries() -> Iterator[str]:
@@ -374,14 +367,12 @@ def _answers(session: sg.Session, operator: str, use: str, text: str, place: int
     """The answer for each row of `_TEXTS`, with another text among them."""
     texts = [*_TEXTS[:place], text, *_TEXTS[place:]]
     rows = sg.table([{"id": str(n), "text": each} for n, each in enumerate(texts)])
-    question = "Does “{text}” report a defect?"
+    question, pairs = "Does “{text}” report a defect?", "Does “{text}” report {s.subject}?"
     subjects = sg.table(_SUBJECTS, name="subjects")
     frames = {
         "sem_map": lambda: rows.sem_map(question, {"answer": "enum<yes, no>"}, step="asked"),
         "sem_filter": lambda: rows.sem_filter(question, step="asked"),
-        "sem_join": lambda: rows.sem_join(
-            subjects, "s", "Does “{text}” report {s.subject}?", step="asked"
-        ),
+        "sem_join": lambda: rows.sem_join(subjects, "s", pairs, step="asked"),
         "sem_topk": lambda: rows.sem_topk("How badly is “{text}” broken?", k=12, step="asked"),
     }
     found: dict[str, list[Any]] = {each: [] for each in _TEXTS}

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -122,12 +123,9 @@ async def agreement(candidate: Subject) -> Agreement:
         totals.update(hits=len(answers & true), answered=len(answers), expected=len(true))
         totals.update(items=case.rows().items.num_rows)
         totals.update(calls=len(own.requests), reference_calls=len(other.requests))
-    recall, precision = (_share(totals["hits"], totals[of]) for of in ("expected", "answered"))
+    shares = (totals["hits"] / totals[of] if totals[of] else 1.0 for of in ("expected", "answered"))
+    recall, precision = shares
     return Agreement(recall, precision, totals["items"], totals["calls"], totals["reference_calls"])
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0
 
 
 def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
@@ -144,7 +142,8 @@ def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
         right = [*_PEOPLE, "Grace Kelly", None]
         for answers in (False, True):
             case = Case(operator, left, others=right, answers=answers)
-            yield case, Mind(match=_same_person(answers=answers))
+            same = {"verdict": "same", "note": None} if answers else {}
+            yield case, Mind(match=partial(_same_person, same))
     elif operator == "sem_topk":
         for n in (1, 2, 3, 7, 11, 20, 50):
             yield some(operator, n, group=[0] * n), mind(operator)
@@ -155,12 +154,8 @@ def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
         yield some(operator, 100, group=[0] * 100), mind(operator)
 
 
-def _same_person(*, answers: bool) -> Any:
-    def match(left: str, right: str) -> dict[str, Any] | None:
-        similar = alike(*names(left, right)) >= 0.4
-        return ({"verdict": "same", "note": None} if answers else {}) if similar else None
-
-    return match
+def _same_person(same: dict[str, Any], left: str, right: str) -> dict[str, Any] | None:
+    return same if alike(*names(left, right)) >= 0.4 else None
 
 
 def _chosen(case: Case, table: pa.Table) -> set[Any]:
@@ -172,18 +167,12 @@ def _chosen(case: Case, table: pa.Table) -> set[Any]:
         rows = [{name: value for name, value in row.items() if name != SCORE} for row in rows]
         return {canonical_json(plain(row)) for row in rows if row["match"]}
     if case.operator == "sem_topk":
-        return _ranked(case, rows)
+        scores, ranked = {row["item"]: row["score"] for row in rows}, set[Any]()
+        for items in case.rows().groups():  # the k best rows of each, with their ranks
+            best = sorted(scores.keys() & set(items), key=lambda item: (-scores[item], item))
+            ranked |= {(item, rank) for rank, item in enumerate(best[: case.node().k])}
+        return ranked
     return {canonical_json(plain(row)) for row in rows}
-
-
-def _ranked(case: Case, rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
-    """The k best rows of each group, with their ranks."""
-    scores = {row["item"]: row["score"] for row in rows}
-    ranked = set()
-    for items in case.rows().groups():
-        best = sorted(scores.keys() & set(items), key=lambda item: (-scores[item], item))
-        ranked |= {(item, rank) for rank, item in enumerate(best[: case.node().k])}
-    return ranked
 
 
 _SMALL = Limits(context_tokens=2000, max_output_tokens=1200, in_flight=4)

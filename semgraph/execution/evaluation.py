@@ -118,10 +118,6 @@ class _AskedRows:
         self._report(self._reported - self._rows)
 
 
-def _unchanged(batch: Batch) -> Batch:
-    return batch
-
-
 class Evaluation:
     """Computes the rows of physical nodes: an `ExecutionContext`. As an async context manager it
     cancels all running tasks at the end. Windows have a span. Earlier `replies` about the same
@@ -151,8 +147,8 @@ class Evaluation:
         self.partition_column = graph.partition if graph else ""
         confinement = runtime.confinement
         self.has_windows = confinement is not None
-        self.by_partition = confinement.by_partition if confinement else _unchanged
-        self.by_window = confinement.by_window if confinement else _unchanged
+        self.by_partition = confinement.by_partition if confinement else lambda batch: batch
+        self.by_window = confinement.by_window if confinement else lambda batch: batch
         self.failures: list[Failure] = []
         self._llm = runtime.llm if replies is None else remembering(runtime.llm, replies)
         self._asks_again = replies is None and runtime.remembers
@@ -356,7 +352,7 @@ class Evaluation:
         return rows
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
-        keep, places = self.runtime.record_rows, self.runtime.flows_of(node)
+        keep, places = self.runtime.recorder.record_rows, self.runtime.flows_of(node)
         known = node.known_rows(inputs, batch) if places else {}
         flows = [(self.metrics(step), which, known.get(at)) for step, which, at in places]
 

@@ -42,22 +42,13 @@ from semgraph.physical.search import run_searches
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.semantic.ask import Asking
-from semgraph.semantic.context import Context, DryRun, DryRunEnded
+from semgraph.semantic.context import DryRun, DryRunEnded
 from semgraph.semantic.contract import Part, Rows
 from semgraph.semantic.dispatch import answer
 from semgraph.semantic.implementation import Implementation
 from semgraph.stores.base import ScanQuery, Store
 
 _TWO = 2  # number of made-up rows: enough to show several in one call
-
-
-async def _ask_singly(node: Semantic, ctx: Context) -> None:
-    """Send made-up rows, pairs or a group in the prompt's own words, without an implementation."""
-    rows = _made_up_rows(node)
-    if node.keyword == "sem_agg":
-        await ctx.ask_groups(node, rows, [Part(0, range(_TWO))])
-    else:
-        await ctx.ask_packed(node, rows, [[item] for item in range(rows.items.num_rows)])
 
 
 def _made_up_rows(node: Semantic) -> Rows:
@@ -128,7 +119,10 @@ async def first_prompts(
     prompts = []
     async with Evaluation(runtime, tables, now, windows) as evaluation:
         for node in walk(*plan.roots):
-            await _give_first_rounds(node, evaluation)
+            for loop in plan.of_kind(IterateRows):  # its body reads the input as round 0, if known
+                if loop.logical.input is node:
+                    with suppress(DryRunEnded):
+                        await evaluation.start(loop)
             if isinstance(node, Semantic):
                 model = bound(llm, node.prompt.first.role)
                 request = await _first_request(node, evaluation, model, now)
@@ -137,15 +131,6 @@ async def first_prompts(
                 tokens = sum(model.count_tokens(message.content) for message in messages)
                 prompts.append(FirstPrompt(node, messages, tokens, request, model))
     return prompts
-
-
-async def _give_first_rounds(node: Node, evaluation: Evaluation) -> None:
-    """Start each loop over an operator, so that its body can read the input as round 0, if known."""
-    plan = evaluation.runtime.plan
-    for loop in plan.of_kind(IterateRows):
-        if loop.logical.input is node:
-            with suppress(DryRunEnded):
-                await evaluation.start(loop)
 
 
 async def _first_rows(
@@ -160,9 +145,8 @@ async def _first_rows(
         runtime.partition_of_row = rows.partition_of_row
         confinement = runtime.confinement = Confinement.of(rows, waves)
         first = waves[0] if waves else ()
-        batch = Batch.of_table(rows.rows).of_input_rows(
-            [row for window in first for row in window.rows]
-        )
+        own = [row for window in first for row in window.rows]
+        batch = Batch.of_table(rows.rows).of_input_rows(own)
         tables[windowing.input] = confinement.by_window(batch).table
     return batches_of_inputs(plan, tables), first
 
@@ -191,14 +175,18 @@ async def _made_up(
     """A request about made-up rows, if need be in the prompt's own words."""
     if getattr(node, "answer_schema", ""):
         return None  # the answer schema comes from the rows
+    rows = _made_up_rows(node)
     async with _dry_run(node, model) as ctx:
         with suppress(Exception):  # an implementation may require numbers
-            await implementation.answer(node, _made_up_rows(node), ctx)
+            await implementation.answer(node, rows, ctx)
     if ctx.first is not None:
         return ctx.first
     async with _dry_run(node, model) as ctx:
         with suppress(DryRunEnded):
-            await _ask_singly(node, ctx)
+            if node.keyword == "sem_agg":
+                await ctx.ask_groups(node, rows, [Part(0, range(_TWO))])
+            else:
+                await ctx.ask_packed(node, rows, [[item] for item in range(rows.items.num_rows)])
     return ctx.first
 
 
@@ -218,11 +206,8 @@ def text(prompts: Sequence[FirstPrompt], *, exact: bool) -> str:
         sign = "" if exact else "~"
         note = "" if each.real else " · its rows depend on answers: <column> stands for a value"
         lines = [f"── {each.node.step} · {each.node.keyword} · {sign}{each.tokens:,} tokens{note}"]
-        lines += [
-            line
-            for message in each.messages
-            for line in (f"[{message.role}]", message.content.strip())
-        ]
+        for message in each.messages:
+            lines += [f"[{message.role}]", message.content.strip()]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 

@@ -29,7 +29,7 @@ from semgraph.render.exports import export
 from semgraph.render.html import rendered
 from semgraph.render.html.changes import changed
 from semgraph.render.html.data import RecordedRun
-from semgraph.render.html.graph import IN_NOTEBOOK, graph
+from semgraph.render.html.graph import IN_NOTEBOOK, graphs
 from semgraph.render.outcome import run_columns
 from semgraph.render.tables import Column, lines, of_arrow, page_table
 from semgraph.render.why import evidence_lines, row_text, value_text
@@ -92,9 +92,9 @@ def _recorded(run: Run) -> tuple[list[Data], list[Data]]:
     """
     with exchanges(run) as lookup:
         pictures = RecordedRun(run, lookup).pictures[:_PICTURES] if run.facts.get("written") else []
-        graphs = [graph(each, f"{run.name}-{i}", IN_NOTEBOOK) for i, each in enumerate(pictures)]
         steps = read_answers(run.folder).items()
-        return graphs, [_step(step, items, lookup) for step, items in steps]
+        drawn = graphs(pictures, run.name, IN_NOTEBOOK)
+        return drawn, [_step(step, items, lookup) for step, items in steps]
 
 
 def _step(step: str, items: Iterable[Mapping[str, Any]], lookup: Lookup) -> Data:
@@ -229,9 +229,9 @@ def _diff_text(value: Diff) -> str:
 def _diff_html(value: Diff) -> str:
     made = changed(value, f"diff-{id(value)}")
     *reasons, headline = made["notes"]
-    table, graphs = made["table"], made["graphs"]
+    table, drawn = made["table"], made["graphs"]
     parts = {"tables": [table | {"caption": ""}], "lines": [table["caption"]]} if table else {}
-    return rendered("notebook.html.j2", title=headline, facts=reasons, graphs=graphs, **parts)
+    return rendered("notebook.html.j2", title=headline, facts=reasons, graphs=drawn, **parts)
 
 
 def _columns() -> int:

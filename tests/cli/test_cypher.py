@@ -86,3 +86,13 @@ async def test_a_session_of_one_group_has_no_cypher() -> None:
         ),
     ):
         await session.acypher("MATCH (n) RETURN n")
+
+
+def test_in_python_a_statement_is_run_and_awaited(server: Project) -> None:
+    with server.inside(), Session(llm="dummy") as session:
+        found = session.cypher(
+            "MATCH (p:P) WHERE p.name = $who RETURN p.name AS name", parameters={"who": "Bob"}
+        )
+        assert found == [{"name": "Bob"}]
+        made = session.cypher("CREATE (p:P {name: 'Cleo'}) RETURN p.name AS name", write=True)
+        assert made == [{"name": "Cleo"}]

@@ -33,7 +33,7 @@ from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer, graph_lines
 from semgraph.render.html.changes import changed
 from semgraph.render.html.dag import ORIGINS, Operators, PlanDrawing, origin, timeline
-from semgraph.render.html.graph import graph
+from semgraph.render.html.graph import graphs
 from semgraph.render.outcome import at, counted_rows, counters, seconds, total
 from semgraph.render.picture import Picture, of_run
 from semgraph.render.tables import Column, cell, of_arrow, page_table
@@ -369,10 +369,9 @@ def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[D
     if (diff := Diff.of_record(run.run.folder)) is not None:
         yield _section(anchor, "changes", "What changed", **changed(diff, f"{anchor}-changes"))
     if run.pictures:
-        left = len(run.pictures) - _PICTURES
-        graphs = [graph(p, f"{anchor}-{i}") for i, p in enumerate(run.pictures[:_PICTURES])]
+        left, shown = len(run.pictures) - _PICTURES, graphs(run.pictures[:_PICTURES], anchor)
         more = plural(left, "more partition") if left > 0 else ""
-        yield _section(anchor, "graph", "The graph", graphs=graphs, more=more)
+        yield _section(anchor, "graph", "The graph", graphs=shown, more=more)
     calls = [(texts.add(c, run.lookup), _measured(c, run.lookup)) for c in _listed_calls(run.calls)]
     if run.steps:
         yield _section(anchor, "steps", "Steps", **_steps(run))
