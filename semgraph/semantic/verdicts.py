@@ -17,7 +17,7 @@ import pyarrow as pa
 from semgraph.errors import PlanError, did_you_mean
 from semgraph.expr.functions import key
 from semgraph.llm.base import Limits
-from semgraph.logical.semantic import Semantic, SemJoin, SemTopk
+from semgraph.logical.semantic import VERDICTS, Semantic, SemJoin, SemTopk
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     REFERENCES,
@@ -233,8 +233,6 @@ class ByLogOdds(PerItem[N]):
         Raises PlanError if the labels cannot be used, and ModelUnavailable if the endpoint returns
         no log-probabilities.
         """
-        verdict = verdict_field(node)
-        assert verdict is not None
         key = (node.fingerprint, self._stamp())
         if self.labels and rows.items and key not in self.curves:
             self.curves[key] = await self._calibrated(node, rows, ctx)
@@ -246,7 +244,7 @@ class ByLogOdds(PerItem[N]):
             scores = _centred(rows, scores)
         least = math.log(self.threshold / (1 - self.threshold))
         for item, score in scores.items():
-            values = {verdict.name: score > least, SCORE: score}
+            values = {VERDICTS[node.keyword]: score > least, SCORE: score}
             answers[item] = answers[item]._replace(values=values)
         return answers
 
@@ -337,10 +335,10 @@ def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
     calls = tuple(call for each in samples for call in each.calls)
     if 2 * len(answers) < len(samples):
         return Outcome(None, next(each.error for each in samples if each.error), calls)
-    verdict = verdict_field(node)
+    verdict = VERDICTS.get(node.keyword)
     candidates, values = answers, dict[str, Any]()
     if verdict is not None:
-        votes = [bool(each[verdict.name]) for each in answers]
+        votes = [bool(each[verdict]) for each in answers]
         yes = sum(votes)
         winner = votes[0] if 2 * yes == len(votes) else 2 * yes > len(votes)
         candidates = [each for each, vote in zip(answers, votes, strict=True) if vote == winner]
