@@ -20,8 +20,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import pyarrow as pa
-
 import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Texts, by_prompt, invalid_verdict, lacking, loaded
 
@@ -38,7 +36,7 @@ class Lotus(op.PerItem[op.SemFilter]):
         """Refuse a prompt with answers besides the verdict, or a missing LOTUS."""
         return op.refuse_answers(node, "LOTUS's sem_filter returns only the verdict") or lacking()
 
-    async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """One run of LOTUS for each prompt."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
@@ -66,4 +64,4 @@ class Lotus(op.PerItem[op.SemFilter]):
 
         lefts = rows.lefts
         verdicts = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
-        return op.answer_table(node, [verdicts[item] for item in range(len(lefts))])
+        return [verdicts[item] for item in range(len(lefts))]

@@ -110,12 +110,16 @@ def report(
     """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison or
     a tuning the table and the charts.
     """
-    from semgraph.formats import size
     from semgraph.render.html import save
 
-    file = save(records, Path(to))
+    _written(options, save(records, Path(to)), "; it holds prompts and answers")
+
+
+def _written(options: CommonOptions, file: Path, more: str = "") -> None:
+    from semgraph.formats import size
+
     length = file.stat().st_size
-    line = f"{file}   {size(length)}, opens without a network; it holds prompts and answers"
+    line = f"{file}   {size(length)}, opens without a network{more}"
     options.result({"file": str(file), "bytes": length}, [line])
 
 
@@ -185,8 +189,6 @@ def show_graph(
     ),
 ) -> None:
     """Show the graph of a group as the store has it; without GROUP, the groups."""
-    from semgraph.formats import size
-
     with options.session() as session:
         if group is None:
             groups = options.wait(session.agroups(graph))
@@ -199,11 +201,8 @@ def show_graph(
         options.warn(f"! {note}")
     if to is None:
         options.result(shown.as_dict(), shown.lines(options.out.width))
-        return
-    file = shown.save(to)
-    length = file.stat().st_size
-    line = f"{file}   {size(length)}, opens without a network"
-    options.result({"file": str(file), "bytes": length}, [line])
+    else:
+        _written(options, shown.save(to))
 
 
 def _listed(groups: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

@@ -52,7 +52,6 @@ from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.relational.batch import INPUT_ROW
 from semgraph.scores import Tally, agreement, tally
-from semgraph.semantic.answers import answer_table
 from semgraph.semantic.ask import Answered, Asking
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
@@ -77,8 +76,7 @@ class RowsProbe(Implementation[Any]):
     async def answer(self, node: Any, rows: Rows, ctx: Context) -> Any:  # noqa: ARG002
         """Collect the rows; give no item an answer."""
         self.seen.append(rows)
-        count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
-        return answer_table(node, [Outcome(None, "unasked: only looked at")] * count)
+        return [Outcome(None, "unasked: only looked at") for _ in rows.units(node)]
 
 
 @dataclass(frozen=True)
@@ -369,7 +367,7 @@ class StepArms:
                     raise
                 lost[name] = str(error)
                 del self.expected[name]
-        step, number = self.node.step, sum(rows.items.num_rows for rows in items)
+        step, number = self.node.step, sum(len(rows.items) for rows in items)
         self.estimates = [
             each.of(
                 name, own[name], self.requests[name], preview.tokens_seen(of[name], step, number)

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,9 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.meter import StepMetrics
+from semgraph.relational.batch import dense
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import Rows
+from semgraph.semantic.contract import Item, Outcome, Rows, answer_fields
 from semgraph.semantic.implementation import Implementation, Watched, check_answer
 from semgraph.semantic.library import Library
 
@@ -220,25 +222,19 @@ class Case:
             right = pa.table({"name": self.others, "weight": weights}, schema=RIGHT)
         partitions = self.partition or ["p"] * n
         prompts = [int((self.by or self.forms) and kind != "a") for kind in kinds]
-        rows = Rows(left, right, self._items(n), partitions, prompts)
-        units = len(rows.groups()) if self.operator == "sem_agg" else rows.items.num_rows
-        return rows.again({i: f"wrong-{i}-" for i in range(units)}) if self.again else rows
+        rows, node = Rows(left, right, self._items(n), partitions, prompts), self.node()
+        wrong = {i: f"wrong-{i}-" for i in range(len(rows.units(node)))}
+        return rows.again(node, wrong) if self.again else rows
 
-    def _items(self, n: int) -> pa.Table:
-        columns: dict[str, Sequence[int]] = {"left": range(n)}
+    def _items(self, n: int) -> list[Item]:
         if self.operator == "sem_join":
-            pairs = self.pairs
-            if pairs is None:
-                pairs = [(i, j) for i in range(n) for j in range(len(self.others))]
-            columns = {"left": [i for i, _ in pairs], "right": [j for _, j in pairs]}
+            every = product(range(n), range(len(self.others)))
+            return [Item(*pair) for pair in (every if self.pairs is None else self.pairs)]
         if self.operator in {"sem_agg", "sem_topk"}:
-            groups = self.group or [0] * n
-            dense = {g: i for i, g in enumerate(dict.fromkeys(groups))}
-            order = sorted(range(n), key=lambda i: dense[groups[i]])
-            columns = {"group": [dense[groups[i]] for i in order], "left": order}
-        return pa.table(
-            {name: pa.array(list(values), pa.int64()) for name, values in columns.items()}
-        )
+            groups, _ = dense(self.group or [0] * n)
+            order = sorted(range(n), key=groups.__getitem__)
+            return [Item(i, group=groups[i]) for i in order]
+        return [Item(i) for i in range(n)]
 
 
 def some(operator: str, n: int = 9, **more: Any) -> Case:
@@ -254,17 +250,14 @@ async def run(
     llm: LLM | None = None,
     metrics: StepMetrics | None = None,
     instead: Any = None,
-) -> pa.Table:
-    """The checked answers of an implementation, by item; `instead` replaces the case's node."""
+) -> list[Outcome]:
+    """The checked answers of an implementation; `instead` replaces the case's node."""
     llm = llm if llm is not None else Oracle(mind(case.operator))
     instead, rows = instead or case.node(), case.rows()
     async with Context(llm, Grams(), instead, metrics or StepMetrics()) as ctx:
-        table = await Watched(
-            implementation.answer(instead, rows, ctx), implementation, instead.step
-        ).ended()
-    check_answer(instead, rows, table, implementation)
-    answers_: pa.Table = table.sort_by("item")
-    return answers_
+        call = implementation.answer(instead, rows, ctx)
+        found = await Watched(call, implementation, instead.step).ended()
+    return check_answer(instead, rows, found, implementation)
 
 
 def usable(operator: str, implementation: Implementation[Any]) -> str | None:
@@ -272,10 +265,14 @@ def usable(operator: str, implementation: Implementation[Any]) -> str | None:
     return implementation.refusal(node(operator), Limits())
 
 
-def answers(table: pa.Table) -> list[dict[str, Any]]:
-    """A table of answers without the calls."""
-    rows: list[dict[str, Any]] = table.drop_columns("calls").to_pylist()
-    return rows
+def answers(case: Case, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Answers without the calls and scores of verdicts."""
+    names = [field.name for field in answer_fields(case.node())]
+    return [
+        {"item": item, "error": outcome.error}
+        | {name: (outcome.values or {}).get(name) for name in names}
+        for item, outcome in enumerate(outcomes)
+    ]
 
 
 _LINE = re.compile(r"(\d+)\. (part )?(\{.*\})(?: compare with: (.*))?\Z")

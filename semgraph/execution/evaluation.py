@@ -12,8 +12,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeVar
 
-import pyarrow as pa
-
 from semgraph.errors import DataError
 from semgraph.execution.runtime import MeteredReads, Runtime
 from semgraph.execution.windows import Window
@@ -376,7 +374,7 @@ class Evaluation:
             self.runtime.observations.add_rows(node.logical, rows_in, rows_out)
 
     async def ask(
-        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
+        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, Any] | None = None
     ) -> Answered:
         runtime, logical = self.runtime, node.logical
         metrics = runtime.meter.operator(logical.step, logical, logical.keyword, str(node.choice))

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.semantic.ask import Asking
 from semgraph.semantic.context import DryRun, DryRunEnded
-from semgraph.semantic.contract import Part, Rows
+from semgraph.semantic.contract import Item, Part, Rows
 from semgraph.semantic.dispatch import answer
 from semgraph.semantic.implementation import Implementation
 from semgraph.stores.base import ScanQuery, Store
@@ -52,15 +53,10 @@ _TWO = 2  # number of made-up rows: enough to show several in one call
 
 
 def _made_up_rows(node: Semantic) -> Rows:
-    numbers = list(range(_TWO))
-    right = None
-    columns: dict[str, list[int]] = {"left": numbers}
+    items, right = [Item(number) for number in range(_TWO)], None
     if node.keyword == "sem_join":
         right = _named(node.prompt.other_fields, f"{getattr(node, 'alias', '')}.")
-        columns = {"left": [left for left in numbers for _ in numbers], "right": numbers * _TWO}
-    elif node.keyword in {"sem_agg", "sem_topk"}:
-        columns = {"group": [0] * _TWO, "left": numbers}
-    items = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+        items = [Item(*pair) for pair in product(range(_TWO), repeat=2)]
     return Rows(_named(node.prompt.fields), right, items, [""] * _TWO, [0] * _TWO)
 
 
@@ -186,7 +182,7 @@ async def _made_up(
             if node.keyword == "sem_agg":
                 await ctx.ask_groups(node, rows, [Part(0, range(_TWO))])
             else:
-                await ctx.ask_packed(node, rows, [[item] for item in range(rows.items.num_rows)])
+                await ctx.ask_packed(node, rows, [[item] for item in range(len(rows.items))])
     return ctx.first
 
 

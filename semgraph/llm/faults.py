@@ -159,7 +159,8 @@ def failure_of(
         body = json.loads(text) if isinstance(body, str) else body
     body = first_of(body) if isinstance(body, list) else body  # Gemini's
     error = body.get("error", body) if isinstance(body, Mapping) else body
-    code, reason = _code(error), _message(error or f"Error code: {status}")
+    codes = map(text_of, map(mapping(error).get, ("code", "type", "status")))
+    code, reason = next(filter(None, codes), ""), _message(error or f"Error code: {status}")
     if status == 200:
         number = mapping(error).get("code")
         named = re.fullmatch(r"[45]\d\d", str(count(number) or text_of(number)))
@@ -278,12 +279,6 @@ def _seconds_until(text: str) -> float:
         return email.utils.parsedate_to_datetime(text).timestamp() - time.time()
     except (ValueError, OverflowError):
         return math.nan
-
-
-def _code(error: Any) -> str:
-    """The code, the type or the status of an endpoint's error, if it is a text."""
-    found = map(text_of, map(mapping(error).get, ("code", "type", "status")))
-    return next(filter(None, found), "")
 
 
 def _message(body: Any) -> str:

@@ -120,7 +120,7 @@ class ExecutionContext(Protocol):
         """The result of `compute`, which runs once for each key."""
 
     async def ask(
-        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
+        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, Any] | None = None
     ) -> Answered:
         """Run a semantic operator over its inputs. If they are chunks of a relation, `known` has
         the answers to earlier ones, and the new answers are added.
@@ -474,14 +474,14 @@ class EarlyStop(PhysicalNode):
             rows_a_call(operator, base.num_rows, node.implementation)
             for operator, node in zip(operators, self.chain, strict=True)
         )
-        known: list[dict[object, pa.Table]] = [{} for _ in self.chain]
+        known: list[dict[object, Any]] = [{} for _ in self.chain]
         passed = [0] * len(self.chain)
 
         async def through(rows: Batch) -> tuple[Batch, Sequence[int]]:
             stays: Sequence[int] = range(rows.num_rows)
             for i, node in enumerate(self.chain):
                 answered = await evaluation.ask(node, [rows], known[i])
-                rows, stays = answered.of([rows]), [stays[row] for row in answered.stays]
+                rows, stays = answered.of([rows]), [stays[row] for (row,) in answered.sources]
                 passed[i] += rows.num_rows
                 if node is not self.chain[-1]:
                     rows = evaluation.with_new_ids(rows)

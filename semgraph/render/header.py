@@ -8,7 +8,7 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from semgraph.errors import PlanError
 from semgraph.folders import plans_folder
@@ -96,7 +96,7 @@ def _inputs(
     if not inputs and requested.resume is not None:
         yield HeaderFact("input", f"that of run {requested.resume}")
     elif not inputs:
-        for name, rows in _example(plan).items():
+        for name, rows in ((plan.document.get("example") or {}).get("inputs") or {}).items():
             values = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
             counted = f"{plural(len(rows), 'row')} of {name}{_of(plan, values)}"
             first = _first(plan, name, requested)
@@ -130,10 +130,6 @@ def _of(plan: LogicalPlan, values: Sequence[str | None]) -> str:
         return ""
     several = f" of {len(partitions)} {called}s"
     return f' of {called} "{partitions[0]}"' if len(partitions) == 1 else several
-
-
-def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
-    return (plan.document.get("example") or {}).get("inputs") or {}
 
 
 def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[str, str]:

@@ -77,15 +77,12 @@ def stored(
         hint = "2025-02-01, or 2025-02-01T09:00:00Z"
         raise PlanError(f'"{at}" is no time', hint=hint) from None
     then = cell(time if time is None or time.tzinfo else time.replace(tzinfo=UTC))
-    if then and not any(label for draw in map(graph.drawn, graph.labels) if (label := draw.start)):
+    if then and not any(graph.drawn(label.name).start for label in graph.edges):
         raise PlanError(f'graph "{graph.name}" does not say from when an edge holds')
-    if then:
-        periods = {key: edge.period for key, edge in drawn.edges.items()}
-        gone = {key for key, (start, end) in periods.items() if start > then or "" < end <= then}
-        counted: list[dict[str, Any]] = [keys for (_, edge), keys in drawn.rows.items() if edge]
-        for held in (drawn.edges, *counted):
-            for key in gone & held.keys():
-                del held[key]
+    periods = {key: edge.period for key, edge in drawn.edges.items()} if then else {}
+    gone = {key for key, (start, end) in periods.items() if start > then or "" < end <= then}
+    drawn.edges = {key: edge for key, edge in drawn.edges.items() if key not in gone}
+    drawn.rows = {name: dict.fromkeys(keys.keys() - gone) for name, keys in drawn.rows.items()}
     degree = Counter(edge.source for edge in drawn.front[0].values())
     drawn.nodes = dict(sorted(drawn.nodes.items(), key=lambda each: -degree[each[0]]))
     drawn.edges = dict(sorted(drawn.edges.items(), key=lambda each: each[1].period))

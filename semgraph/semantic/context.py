@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
-
 from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.base import Reply, Request, Vectors
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.answers import answer_table, words_of
+from semgraph.semantic.answers import words_of
 from semgraph.semantic.calls import NodeCalls
 from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows, Words
 from semgraph.semantic.prompt import items
@@ -36,14 +34,16 @@ class Context(NodeCalls):
             self, node, rows, words
         )
 
-    async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> pa.Table:
+    async def ask_packed(
+        self, node: Semantic, rows: Rows, blocks: Iterable[Block]
+    ) -> list[Outcome]:
         """Ask about the items of each block in one call (sem_map, sem_filter, sem_join, and
         sem_topk with a score per item).
 
         A single item is sent in the prompt's words, several items as numbered records. A block that
         mixes partitions, prompts or contexts, or exceeds the model's context, becomes several
         calls. Ids and types are checked, and missing or invalid answers are requested again. Items
-        with `reasons` are sent alone. Returns the table that `answer` must return. An item in no
+        with `reasons` are sent alone. Returns an outcome for each item, in order. An item in no
         block is an EngineError.
         """
         builder = self._builder(node, rows)
@@ -51,7 +51,7 @@ class Context(NodeCalls):
             blocks = ([item] for block in blocks for item in block)
         outcomes = await self._run(builder, builder.works(blocks))
         self._metrics.unusable += builder.unusable
-        return answer_table(node, outcomes)
+        return outcomes
 
     async def ask_samples(
         self, node: Semantic, rows: Rows, count: int, temperature: float
@@ -91,7 +91,7 @@ class Context(NodeCalls):
             return await other.ask_words(node, rows, words)
         builder = self._builder(node, rows, words or words_of(node))
         builder.needs_logprobs, builder.on_answer = True, self._progress
-        works = builder.works([item] for item in range(rows.items.num_rows))
+        works = builder.works([item] for item in range(len(rows.items)))
         if self.limits.logprobs is None:
             await builder.send_all(islice(works, 1))
         return await self._run(builder, works)

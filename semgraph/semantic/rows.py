@@ -13,6 +13,7 @@ from collections.abc import (
     Container,
     Generator,
     Iterable,
+    Mapping,
     Sequence,
 )
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.relational import batch
 from semgraph.relational.segments import column_of
 from semgraph.semantic import ask
-from semgraph.semantic.contract import RowEstimate, answer_schema
+from semgraph.semantic.answers import answer_table
+from semgraph.semantic.contract import Item, Outcome, RowEstimate
 from semgraph.semantic.groups import row_groups
 from semgraph.semantic.implementation import Implementation, estimated
 
@@ -201,7 +203,6 @@ def _answered(
         node.on_error == "null",
         ask.evidence(table, asked.rows, asked.texts, asked.answers),
         len(asked.rows),
-        places,
         sources=[(place,) for place in places],
         about=[(row,) for row in asked.rows],
     )
@@ -249,96 +250,63 @@ async def _ask_rows(
     asking: ask.Asking,
     stay_unasked: ask.Flags,
 ) -> _RowAnswers:
-    """Answer the selected rows of a relation, until `node.stop` has enough. `stay_unasked` are the
-    rows that are in the result without an answer.
+    """Answer the selected rows of a relation; below a limit in its order, chunk by chunk, until
+    `node.stop` has enough. `stay_unasked` are the rows that are in the result without an answer.
     """
-    if node.stop is not None:
-        return await _ask_until_enough(node, node.stop, table, selected, asking, stay_unasked)
     index = np.flatnonzero(selected).tolist()
     left = table if len(index) == table.num_rows else batch.rows_at(table, index)
-    keys = ask.question_keys(node, left, asking)
-    numbers, first = batch.dense(keys)
-    if asking.known is not None:
-        whole = _concat(node, await _reusing_known(node, left, keys, asking, asking.known))
-    elif len(first) == len(keys):
-        whole = await _answers(node, left, asking)
-    else:  # rows with equal keys share one question
-        times = np.bincount(np.asarray(numbers)).tolist()
-        whole = batch.rows_at(
-            await _answers(node, batch.rows_at(left, first), asking, times), numbers
-        )
-    return _RowAnswers(index, [key.text for key in keys], whole, np.ones(table.num_rows, bool))
-
-
-async def _ask_until_enough(
-    node: SemMap | SemFilter,
-    stop: Stop,
-    table: pa.Table,
-    selected: ask.Flags,
-    asking: ask.Asking,
-    stay_unasked: ask.Flags,
-) -> _RowAnswers:
-    """Answer the selected rows in the limit's order, chunk by chunk."""
-    at_once = rows_a_call(node, table.num_rows, asking.implementation)
-    keys: Sequence[object] = (
-        ask.question_keys(node, table, asking) if at_once > 1 else range(table.num_rows)
-    )
-    questions = [key if chosen else None for key, chosen in zip(keys, selected, strict=True)]
+    keys = dict(zip(index, ask.question_keys(node, left, asking), strict=True))
     known = {} if asking.known is None else asking.known
-    groups = await row_groups(node.input, stop.by, stop.order, table, asking.now)
-    pending = chunks(groups, stop.n, at_once, questions, known)
-    reached = np.zeros(table.num_rows, bool)
-    answers: dict[int, tuple[str, pa.Table]] = {}  # text and answer of each row
-    chunk = next(pending)
+    pending, chunk = None, list(range(table.num_rows))
+    if node.stop is not None:
+        at_once = rows_a_call(node, table.num_rows, asking.implementation)
+        groups = await row_groups(node.input, node.stop.by, node.stop.order, table, asking.now)
+        pending = chunks(groups, node.stop.n, at_once, list(map(keys.get, chunk)), known)
+        chunk = next(pending)
+    reached, answers = np.zeros(table.num_rows, bool), dict[int, Outcome]()
     while chunk:
         reached[chunk] = True
-        index = sorted(row for row in chunk if selected[row])
-        left = batch.rows_at(table, index)
-        row_keys = ask.question_keys(node, left, asking)
-        new = await _reusing_known(node, left, row_keys, asking, known)
-        texts = [key.text for key in row_keys]
-        answers |= dict(zip(index, zip(texts, new, strict=True), strict=True))
-        stay = {row for row, answer in zip(index, new, strict=True) if _stays(node, answer)}
-        stay |= {row for row in chunk if not selected[row] and stay_unasked[row]}
-        chunk = pending.send(stay)
+        rows = sorted(row for row in chunk if row in keys)
+        new = await _reusing_known(node, table, {row: keys[row] for row in rows}, asking, known)
+        answers |= zip(rows, new, strict=True)
+        if pending is None:
+            break
+        chunk = pending.send(
+            {r for r in chunk if (_stays(node, answers[r]) if r in keys else stay_unasked[r])}
+        )
     rows = sorted(answers)
-    whole = _concat(node, [answers[row][1] for row in rows])
-    return _RowAnswers(rows, [answers[row][0] for row in rows], whole, reached)
+    table = answer_table(node, [answers[row] for row in rows])
+    return _RowAnswers(rows, [keys[row].text for row in rows], table, reached)
 
 
-def _concat(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(answers) if answers else answer_schema(node).empty_table()
-
-
-def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
+def _stays(node: SemMap | SemFilter, answer: Outcome) -> bool:
     """Whether a row with this answer is in the result."""
-    if answer.column("error")[0].as_py() is not None:
+    if answer.error is not None:
         return node.on_error == "null"
-    return bool(answer.column("keep")[0].as_py()) if "keep" in answer.column_names else True
-
-
-async def _answers(
-    node: SemMap | SemFilter, left: pa.Table, asking: ask.Asking, times: Sequence[int] = ()
-) -> pa.Table:
-    items = {"left": range(left.num_rows)}
-    return await ask.answer_items(
-        node, left, None, items, asking, times, check_input=ask.check_input_of(node, left)
-    )
+    return isinstance(node, SemMap) or bool((answer.values or {})["keep"])
 
 
 async def _reusing_known(
     node: SemMap | SemFilter,
-    left: pa.Table,
-    keys: Sequence[ask.QuestionKey],
+    table: pa.Table,
+    keys: Mapping[int, ask.QuestionKey],
     asking: ask.Asking,
-    known: dict[object, pa.Table],
-) -> list[pa.Table]:
-    """The answers of the rows; rows with equal keys reuse the known answer."""
-    new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
-    places = sorted(new.values())
-    if places:
-        counts = Counter(keys)
+    known: dict[object, Outcome],
+) -> list[Outcome]:
+    """The answers of some rows, by their keys; rows with equal keys share one, also a known one."""
+    new = {key: row for row, key in reversed([*keys.items()]) if key not in known}
+    if new:
+        places, counts = sorted(new.values()), Counter(keys.values())
         times = [counts[keys[place]] for place in places]
-        answers = await _answers(node, batch.rows_at(left, places), asking, times)
-        known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
-    return [known[key] for key in keys]
+        left = table if len(places) == table.num_rows else batch.rows_at(table, places)
+        answers = await ask.answer_items(
+            node,
+            left,
+            None,
+            [Item(row) for row in range(len(places))],
+            asking,
+            times if max(times) > 1 else (),
+            check_input=ask.check_input_of(node, left),
+        )
+        known |= {keys[place]: answer for place, answer in zip(places, answers, strict=True)}
+    return [known[key] for key in keys.values()]

@@ -216,7 +216,7 @@ def test_the_page_says_what_was_run_and_what_it_took(tmp_path: Path) -> None:
         "m-1",
         "memory",
         "2025-06-15 15:06:40 UTC",
-        "written2 KNOWS",
+        "written2\xa0KNOWS",
         "rows2 of 3 committed, 1 skipped",
     ):
         assert said in told

@@ -103,7 +103,8 @@ def _article(record: Run, anchor: str, texts: CallTexts) -> Data:
             comparison = load_comparison(record.name, record.folder.parent)
             lookup = closing.enter_context(exchanges(record, comparison.journal))
             first += _comparison_sections(comparison, record, lookup, texts, anchor)
-            title = title or _comparison_title(comparison)
+            what = f"{comparison.plan} · {comparison.step}" if comparison.step else comparison.plan
+            title = title or f"{what} · comparison {comparison.id}"
         if first:
             return {"title": title, "sections": first}
         recorded = RecordedRun(record, closing.enter_context(exchanges(record)))
@@ -431,7 +432,7 @@ def _written(run: RecordedRun, metrics: StepMetrics) -> Iterator[tuple[str, str]
     """What became of the rows."""
     rows = run.run.facts.get("members") or {}
     written = run.run.facts.get("written") or {}
-    if labels := ", ".join(f"{count(n)} {name}" for name, n in written.items() if n):
+    if labels := ", ".join(f"{count(n)}\u00a0{name}" for name, n in written.items() if n):
         yield "written", labels
     if rows.get("given"):
         skipped = f", {count(rows['skipped'])} skipped" if rows.get("skipped") else ""
@@ -553,11 +554,6 @@ def _tuning_sections(tuning: Tuning, anchor: str) -> Iterator[Data]:
 
 
 # Comparisons
-
-
-def _comparison_title(comparison: Comparison) -> str:
-    what = f"{comparison.plan} · {comparison.step}" if comparison.step else comparison.plan
-    return f"{what} · comparison {comparison.id}"
 
 
 def _comparison_sections(

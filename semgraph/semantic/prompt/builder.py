@@ -350,7 +350,7 @@ class PromptBuilder(ABC):
         self.outcomes: dict[int, Outcome] = {}
         # The calls about each item and sample, also those whose answers were invalid or refused.
         self.calls = defaultdict[tuple[int, int], list[str]](list)
-        self.size = rows.items.num_rows
+        self.size = len(rows.items)
         self.keys = Keys(node, rows)
         own = [[(path, path) for path in prompt.item_fields] for prompt in node.prompt.all]
         self.records = Records(rows.left, own)

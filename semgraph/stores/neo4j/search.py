@@ -177,13 +177,18 @@ class _Search:
     def _columns(
         self, branch: Branch, rows: pa.Table, vectors: dict[tuple[float, ...], int]
     ) -> dict[str, list[Any]]:
-        """What each row searches for in a branch; vectors are sent once, by their number."""
+        """What each row searches for in a branch; vectors, most of the sent data, are sent
+        once, by their number.
+        """
         method, label = self._method(branch), self.queries[branch.query].label
         if method.via == "order":
             return {}
         sought = self._sought(branch, rows)
         if method.via == "nearest":
-            return {f"m{branch.number}": _numbered(sought, vectors)}
+            new = (
+                None if v is None else vectors.setdefault(tuple(v), len(vectors)) for v in sought
+            )
+            return {f"m{branch.number}": list(new)}
         columns = {f"m{branch.number}": sought}
         if method.via == "equal" and (label, method.prop) in self.missing_derived.counts:
             holders = self.missing_derived.holders
@@ -298,13 +303,6 @@ class _Search:
             for hit in hits
         ]
         return sorted(scored, key=lambda hit: (-hit[0], hit[1]))[: method.k]
-
-
-def _numbered(
-    sought: Sequence[list[float] | None], vectors: dict[tuple[float, ...], int]
-) -> list[int | None]:
-    """The position of each vector among the distinct ones: vectors are most of the sent data."""
-    return [None if one is None else vectors.setdefault(tuple(one), len(vectors)) for one in sought]
 
 
 def _enough(

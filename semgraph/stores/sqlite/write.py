@@ -183,7 +183,9 @@ class EncodedMerge:
 
     def _stored(self, con: Connection, refusals: Refusals) -> dict[str, int]:
         """Ids by key of the stored rows; rows of a different partition are refused."""
-        stored = _ids_by_key(con, self.table, self.keys)
+        t, columns = self.table, f"k.key, t.{schema.ID}, t.{self.table.partition}"
+        sql = f"SELECT {columns} FROM {_keys(con, self.keys)} k CROSS JOIN {t.name} t WHERE t.{t.key} = k.key"
+        stored = {key: (row, part) for key, row, part in con.execute(sql)}
         for key, part in zip(self.keys, self.parts, strict=True):
             if part is not None and key in stored and stored[key][1] != part:
                 refusals.add(self.write, key, taken(f"{self.table.label.name} {key}"))
@@ -285,14 +287,6 @@ class EncodedMerge:
 
 def _keys(con: Connection, keys: Iterable[str | None]) -> str:
     return schema.temporary(con, "#keys", ["key TEXT"], ((key,) for key in keys), unique="key")
-
-
-def _ids_by_key(
-    con: Connection, table: schema.Table, keys: Iterable[str]
-) -> dict[str, tuple[int, str]]:
-    columns = f"k.key, t.{schema.ID}, t.{table.partition}"
-    sql = f"SELECT {columns} FROM {_keys(con, keys)} k CROSS JOIN {table.name} t WHERE t.{table.key} = k.key"
-    return {key: (row, part) for key, row, part in con.execute(sql)}
 
 
 def delete(con: Connection, tables: schema.Tables, write: base.Deletion, refusals: Refusals) -> int:
