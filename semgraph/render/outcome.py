@@ -119,13 +119,14 @@ def _graph(result: Result, plan: LogicalPlan, width: int) -> Iterator[str]:
         yield from lines(picture, plan.graph, width, members)
     if len(drawn) > _PICTURES:
         yield f"… and {len(drawn) - _PICTURES} more {plan.graph.partition.removesuffix('_id')}s"
-    if not drawn:
-        yield from _results(result, width)
+    if not pictures((("", result.head(name, 1)) for name in result.tables), plan.graph):
+        yield from _results(result, width, empty=not drawn)
 
 
-def _results(result: Result, width: int) -> Iterator[str]:
+def _results(result: Result, width: int, *, empty: bool = True) -> Iterator[str]:
     for name in result.tables:
-        yield from result_lines(name, result.head(name, ROWS), width, total=result.count(name))
+        if empty or result.count(name):
+            yield from result_lines(name, result.head(name, ROWS), width, total=result.count(name))
 
 
 def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
