@@ -218,6 +218,10 @@ class Answer(NamedTuple):
     error: str | None
     calls: tuple[str, ...]
 
+    def outcome(self, values: Mapping[str, Any]) -> Outcome:
+        """The outcome of an item with this answer, which has these values."""
+        return Outcome(None if self.error else values, self.error, self.calls)
+
 
 class Unanswered(Exception):
     """Prompts of a batch that failed, with their answers; LOTUS cannot use the others alone."""

@@ -118,14 +118,8 @@ def lookup(value: Any) -> Hashable:
 def tally(ours: Answers, truth: Answers) -> dict[Hashable, tuple[int, int, int]]:
     """Hits, answers and true answers of each unit."""
     none: Counter[Hashable] = Counter()
-    return {
-        unit: (
-            (ours.get(unit, none) & truth.get(unit, none)).total(),
-            ours.get(unit, none).total(),
-            truth.get(unit, none).total(),
-        )
-        for unit in dict.fromkeys([*ours, *truth])
-    }
+    both = ((unit, ours.get(unit, none), truth.get(unit, none)) for unit in {**ours, **truth})
+    return {unit: ((own & true).total(), own.total(), true.total()) for unit, own, true in both}
 
 
 def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[float, int, int]]:
@@ -190,9 +184,7 @@ def difference(
         independent: As for `score`.
     """
     none = (0, 0, 0)
-    both = [
-        (*ours.get(unit, none), *theirs.get(unit, none)) for unit in dict.fromkeys([*ours, *theirs])
-    ]
+    both = [(*ours.get(unit, none), *theirs.get(unit, none)) for unit in {**ours, **theirs}]
     if both and all(counts[:3] == counts[3:] for counts in both):
         number = sum(any(counts) for counts in both)
         high = proportion(0, number, level).high if number else 0.0
@@ -258,13 +250,10 @@ def agreement(*trials: tuple[Answers, Answers]) -> IntervalEstimate:
     >>> agreement((answers([{"id": 1}], ["id"]), answers([{"id": 1}, {"id": 2}], ["id"]))).value
     0.5
     """
-    none: Counter[Hashable] = Counter()
     result: dict[Hashable, tuple[float, float]] = {}
-    for ours, theirs in trials:
-        for unit in dict.fromkeys([*ours, *theirs]):
-            one, other = ours.get(unit, none), theirs.get(unit, none)
-            both = one.total() + other.total()
-            share = 2 * (one & other).total() / both if both else 1.0
+    for trial in trials:
+        for unit, (hits, one, other) in tally(*trial).items():
+            share = 2 * hits / (one + other) if one + other else 1.0
             same, number = result.get(unit, (0.0, 0.0))
             result[unit] = (same + share, number + 1)
     units = list(result.values())

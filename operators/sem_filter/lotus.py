@@ -44,23 +44,14 @@ class Lotus(op.PerItem[op.SemFilter]):
         def run(items: list[int]) -> dict[int, op.Outcome]:
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
             question = texts.documents(items)
-            model = Model(
-                bridge,
-                parts,
-                prompt,
-                [rows.partition[lefts[item]] for item in items],
-                invalid_verdict,
-            )
+            partitions = [rows.partition[lefts[item]] for item in items]
+            model = Model(bridge, parts, prompt, partitions, invalid_verdict)
             strategy = parts.reasoning if self.reasoning else None
             verdicts = parts.sem_filter(
                 question.documents, model, question.instruction, strategy=strategy
             )
-            return {
-                item: op.Outcome(
-                    None if answer.error else {"keep": keep}, answer.error, answer.calls
-                )
-                for item, keep, answer in zip(items, verdicts.outputs, model.answers, strict=True)
-            }
+            found = zip(items, verdicts.outputs, model.answers, strict=True)
+            return {item: answer.outcome({"keep": keep}) for item, keep, answer in found}
 
         lefts = rows.lefts
         verdicts = await bridge.gather([partial(run, items) for items in by_prompt(rows)])

@@ -58,14 +58,8 @@ class Lotus(op.PerItem[op.SemJoin]):
                 strategy=parts.reasoning if self.reasoning else None, show_progress_bar=False,
             )  # fmt: skip
             pairs = [(left, right) for left in lefts for right in rights]
-            return {
-                pair: op.Outcome(
-                    None if answer.error else {"match": match}, answer.error, answer.calls
-                )
-                for pair, match, answer in zip(
-                    pairs, verdicts.filter_outputs, model.answers, strict=True
-                )
-            }
+            found = zip(pairs, verdicts.filter_outputs, model.answers, strict=True)
+            return {pair: answer.outcome({"match": match}) for pair, match, answer in found}
 
         runs = [partial(run, lefts, rights) for (_, rights), lefts in _by_candidates(rows).items()]
         verdicts = await bridge.gather(runs)

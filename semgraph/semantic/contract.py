@@ -13,7 +13,7 @@ import pyarrow as pa
 from semgraph.expr.types import python_values
 from semgraph.llm.base import Vectors
 from semgraph.logical.prompt import Prompt, PromptSet, show
-from semgraph.logical.semantic import Semantic
+from semgraph.logical.semantic import VERDICTS, Semantic
 from semgraph.relational.batch import dense
 
 Block = Sequence[int]
@@ -238,16 +238,10 @@ def log_odds(outcome: Outcome) -> float:
     return float(yes - no)
 
 
-_VERDICTS: dict[str, pa.Field[Any]] = {
-    "sem_filter": pa.field("keep", pa.bool_()),
-    "sem_join": pa.field("match", pa.bool_()),
-    "sem_topk": pa.field("score", pa.float64()),
-}
-
-
 def verdict_field(node: Semantic) -> pa.Field[Any] | None:
     """The field that the operator adds to the prompt's answers: `keep`, `match`, `score`, or None."""
-    return _VERDICTS.get(node.keyword)
+    name = VERDICTS.get(node.keyword)
+    return None if name is None else pa.field(name, pa.float64() if name == SCORE else pa.bool_())
 
 
 def refuse_answers(node: Semantic, because: str) -> str | None:

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
@@ -16,7 +17,7 @@ import pyarrow as pa
 from semgraph.errors import PlanError, did_you_mean
 from semgraph.expr.functions import key
 from semgraph.llm.base import Limits
-from semgraph.logical.semantic import Semantic, SemJoin, SemTopk
+from semgraph.logical.semantic import VERDICTS, Semantic, SemJoin, SemTopk
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     REFERENCES,
@@ -66,21 +67,17 @@ class _File:
     """A file of labels; errors name the file and the step."""
 
     def __init__(self, node: Semantic, path: str) -> None:
-        self._node, self._path = node, path
+        self._node, self.wrong = node, partial(_wrong_labels, node, path)
         try:
             self._table = _read(Path(path).expanduser())
         except (OSError, pa.ArrowException) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             raise self.wrong(f"it cannot be read: {first}") from error
 
-    def wrong(self, what: str, hint: str | None = None) -> PlanError:
-        """The error to raise."""
-        return _wrong_labels(self._node, self._path, what, hint)
-
     def side(self, like: pa.Table, names: Sequence[str], prefix: str = "") -> pa.Table:
         """The columns of one side that the prompts read, with the types of `like`."""
-        fields = {name: like.schema.field(name) for name in names}
-        return pa.table({name: self.column(prefix + name, f) for name, f in fields.items()})
+        columns = (self.column(prefix + name, like.schema.field(name)) for name in names)
+        return pa.table(dict(zip(names, columns, strict=True)))
 
     def column(self, name: str, field: pa.Field[Any]) -> pa.ChunkedArray[Any]:
         """A column with the type of a field."""
@@ -236,8 +233,6 @@ class ByLogOdds(PerItem[N]):
         Raises PlanError if the labels cannot be used, and ModelUnavailable if the endpoint returns
         no log-probabilities.
         """
-        verdict = verdict_field(node)
-        assert verdict is not None
         key = (node.fingerprint, self._stamp())
         if self.labels and rows.items and key not in self.curves:
             self.curves[key] = await self._calibrated(node, rows, ctx)
@@ -249,7 +244,7 @@ class ByLogOdds(PerItem[N]):
             scores = _centred(rows, scores)
         least = math.log(self.threshold / (1 - self.threshold))
         for item, score in scores.items():
-            values = {verdict.name: score > least, SCORE: score}
+            values = {VERDICTS[node.keyword]: score > least, SCORE: score}
             answers[item] = answers[item]._replace(values=values)
         return answers
 
@@ -340,10 +335,10 @@ def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
     calls = tuple(call for each in samples for call in each.calls)
     if 2 * len(answers) < len(samples):
         return Outcome(None, next(each.error for each in samples if each.error), calls)
-    verdict = verdict_field(node)
+    verdict = VERDICTS.get(node.keyword)
     candidates, values = answers, dict[str, Any]()
     if verdict is not None:
-        votes = [bool(each[verdict.name]) for each in answers]
+        votes = [bool(each[verdict]) for each in answers]
         yes = sum(votes)
         winner = votes[0] if 2 * yes == len(votes) else 2 * yes > len(votes)
         candidates = [each for each, vote in zip(answers, votes, strict=True) if vote == winner]

@@ -42,7 +42,6 @@ from semgraph.semantic.answers import (
 )
 from semgraph.semantic.calls import NodeCalls
 from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows, Words, by_key
-from semgraph.semantic.examples import verdict_of
 from semgraph.semantic.prompt.builder import (
     UNASKED,
     ItemPrompts,
@@ -57,6 +56,7 @@ from semgraph.semantic.prompt.builder import (
     lists_only,
     numbered,
     question,
+    verdict_of,
 )
 
 _BEST = 100
