@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from semgraph.meter import StepMetrics
+from semgraph.stores import base
 from semgraph.stores.base import record_round_trip
 from semgraph.stores.neo4j import bolt as neo4j_bolt
-from semgraph.stores.sqlite import store as sqlite_store
 from tests.execution.conftest import STORY, Work, declared, said, variant
 
 
@@ -92,7 +92,7 @@ async def test_round_trips_are_those_that_the_store_made(
         made.append(None)
         record_round_trip()
 
-    for module in (sqlite_store, neo4j_bolt):
+    for module in (base, neo4j_bolt):
         monkeypatch.setattr(module, "record_round_trip", record)
     store = work.place.look()
     try:
