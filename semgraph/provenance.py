@@ -257,7 +257,9 @@ def written_by(runs: Iterable[record.Run], what: str) -> Chain:
         found.append((asked, chain))
     if found:
         return max(found, key=itemgetter(0))[1]
-    there, hint = f"{plural(len(own), 'run')} recorded", "list them: semgraph runs list"
+    there = f"{plural(len(own), 'run')} recorded"
+    there += ", beside diffs and comparisons" if len(runs) > len(own) else ""
+    hint = "list them: semgraph runs list"
     nowhere = PlanError(f'no row of any recorded run holds "{what}"', there=there, hint=hint)
     raise next((error for error in problems if len(error.problems) > 1), nowhere)  # ambiguous
 

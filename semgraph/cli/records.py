@@ -13,6 +13,7 @@ import typer
 
 from semgraph.cli.options import Commands, CommonOptions, PlanOptions, argument, everywhere, option
 from semgraph.errors import PlanError
+from semgraph.privacy import LAST
 
 app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)
 journal = Commands(
@@ -78,6 +79,8 @@ def why(
     from semgraph.provenance import explain, written_by
     from semgraph.render.why import described, lines
 
+    if what is None and run == LAST:
+        raise PlanError("why needs a row", hint=f'write semgraph why {run} "a key, or a text"')
     if what is None:
         what, run = run, written_by(all_runs(), run).run
         options.talk(f"run {run}: semgraph runs show {run}")

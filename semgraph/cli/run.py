@@ -134,7 +134,9 @@ def _report(
         )
     stays = request.writes and lasts(session.settings.store)
     own_rows = bool(given.input) or request.resume is not None
-    next_plans = following(plan, typed, own_rows=own_rows).items() if stays else ()
+    replayed = session.settings.embedder.provider == "recorded"  # it has no rows but its own
+    goes_on = stays and not (own_rows and replayed)
+    next_plans = following(plan, typed, own_rows=own_rows).items() if goes_on else ()
     roles = [each for each in options.chosen.get("model", ()) if each.partition("=")[0] in ROLES]
     without_steps = replace(options, chosen={**options.chosen, "model": roles})
     after = {name + without_steps.words(): doc for name, doc in next_plans}

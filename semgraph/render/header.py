@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from semgraph.llm.catalogue import CatalogueModel
 
 
+OWN_TEXT = "..."  # in a command: a text of the user's
 _DEFAULTS = RunOptions()
 _NEXT = 1
 
@@ -160,10 +161,16 @@ def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[
             name = str(Path(typed).parent / path.name) if "/" in typed else path.stem
             if own_rows:
                 optional = data.get("optional") or ()
-                needed = (each for each in data.get("inputs") or () if each not in optional)
-                name += "".join(f" -i {each}=..." for each in needed)
+                inputs = (data.get("inputs") or {}).items()
+                needed = {each: columns for each, columns in inputs if each not in optional}
+                name += "".join(f" -i {each}={_own(columns)}" for each, columns in needed.items())
             sentences[name] = _sentence(str(data.get("doc") or ""))
     return dict(islice(sentences.items(), _NEXT))
+
+
+def _own(columns: Mapping[str, Any]) -> str:
+    """What stands for rows of an input in a command: a text, if one of its columns has to be one."""
+    return OWN_TEXT if [*columns.values()].count("string") == 1 else "FILE"
 
 
 def graph_words(plan: LogicalPlan) -> str:

@@ -133,6 +133,9 @@ def read_time(text: str | datetime) -> datetime:
 
 def group_lines(groups: Mapping[str, Mapping[str, int]], width: int) -> Iterator[str]:
     """The groups of a store, with the number of rows of each label."""
+    if not groups:
+        yield "no rows of this graph; for those of another one, name its file: --graph FILE"
+        return
     labels = dict.fromkeys(label for counts in groups.values() for label in counts)
     columns = [Column("group", [name or '""' for name in groups])]
     for label in labels:

@@ -324,7 +324,8 @@ def test_the_next_step_after_rows_of_ones_own_needs_such_rows(project: Project) 
     row = {"text": "Ann knows Bob.", "at": "2025-01-01T09:00:00Z"}
     project.write("mine.jsonl", json.dumps(row) + "\n")
     err = project("run", "people", "-i", "notes=mine.jsonl").err
-    assert "Next: semgraph run find -i queries=...   (People by name)" in err
+    assert "Next: semgraph run find -i queries=Ann   (People by name)" in err
+    assert "Ann" in project("run", "find", "-i", "queries=Ann").out
 
 
 def test_few_next_steps_are_named_and_none_that_writes_or_deletes(project: Project) -> None:
