@@ -690,6 +690,11 @@ def test_a_new_plan_runs_as_it_is_and_overwrites_nothing(project: Project) -> No
     assert (project.folder / "plans/defects.yaml").read_text() == text
 
 
+def test_a_new_plan_may_be_named_like_its_file(project: Project) -> None:
+    assert project("plans", "new", "mine.yaml").code == 0
+    assert (project.folder / "plans/mine.yaml").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

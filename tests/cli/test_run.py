@@ -314,6 +314,14 @@ def test_what_the_plans_before_an_example_write_is_told_with_their_names(project
     assert "first" not in project("run", "find", *store, "-i", "queries=Bob").err
 
 
+def test_a_run_that_returns_no_graph_prints_what_it_returns(project: Project) -> None:
+    plan = (project.folder / "plans/people.yaml").read_text()
+    project.write(
+        "plans/told.yaml", plan.replace("returns: {people: ends, ties: ties}", "returns: [told]")
+    )
+    assert project("run", "plans/told.yaml").out.splitlines()[0].startswith("told: 3 rows")
+
+
 def test_the_next_step_is_named(project: Project) -> None:
     err = project("run", "plans/people.yaml").err
     assert "Next: semgraph run plans/find.yaml   (People by name)" in err
