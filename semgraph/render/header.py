@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
+from os import sep
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,7 +59,10 @@ def header(
         for word, text, origin in (first, *rows, *means):
             yield f"{word:<6} {text}" + (f"   ({origin})" if origin else "")
         return
-    yield " · ".join((plan.name, *(each.text for each in rows)))
+    name, texts, beside = plan.name, [each.text for each in rows], f"{Path(plan.file).parent}{sep}"
+    if Path(beside).is_absolute() and any(text.startswith(beside) for text in texts):  # a data set
+        name, texts = f"{name} in {beside}", [text.removeprefix(beside) for text in texts]
+    yield " · ".join((name, *texts))
     named = (each.text if each.word == "model" else f"{each.word} {each.text}" for each in means)
     yield " · ".join(named)
 
