@@ -47,63 +47,19 @@ if TYPE_CHECKING:
     from semgraph.frontend.load import load_plan
     from semgraph.session import Session
 
-_PLACES = {
-    "BudgetReached": "semgraph.errors",
-    "Comparison": "semgraph.compare.comparison",
-    "ConcurrentWrite": "semgraph.errors",
-    "DataError": "semgraph.errors",
-    "EngineError": "semgraph.errors",
-    "Frame": "semgraph.frontend.frame",
-    "InputError": "semgraph.errors",
-    "ModelLacks": "semgraph.errors",
-    "ModelUnavailable": "semgraph.errors",
-    "PlanError": "semgraph.errors",
-    "Progress": "semgraph.execution.result",
-    "Result": "semgraph.execution.result",
-    "RowError": "semgraph.errors",
-    "SemgraphError": "semgraph.errors",
-    "Session": "semgraph.session",
-    "StoreUnavailable": "semgraph.errors",
-    "UnavailableError": "semgraph.errors",
-    "call": "semgraph.frontend.frame",
-    "load_plan": "semgraph.frontend.load",
-    "plan": "semgraph.frontend.frame",
-    "read_csv": "semgraph.frontend.frame",
-    "read_json": "semgraph.frontend.frame",
-    "read_parquet": "semgraph.frontend.frame",
-    "scan": "semgraph.frontend.frame",
-    "table": "semgraph.frontend.frame",
-    "union": "semgraph.frontend.frame",
-}
-
 __all__ = [
-    "BudgetReached",
-    "Comparison",
-    "ConcurrentWrite",
-    "DataError",
-    "EngineError",
-    "Frame",
-    "InputError",
-    "ModelLacks",
-    "ModelUnavailable",
-    "PlanError",
-    "Progress",
-    "Result",
-    "RowError",
-    "SemgraphError",
-    "Session",
-    "StoreUnavailable",
-    "UnavailableError",
-    "call",
-    "load_plan",
-    "plan",
-    "read_csv",
-    "read_json",
-    "read_parquet",
-    "scan",
-    "table",
-    "union",
-]
+    "BudgetReached", "Comparison", "ConcurrentWrite", "DataError", "EngineError", "Frame", "InputError",
+    "ModelLacks", "ModelUnavailable", "PlanError", "Progress", "Result", "RowError", "SemgraphError", "Session",
+    "StoreUnavailable", "UnavailableError", "call", "load_plan", "plan", "read_csv", "read_json", "read_parquet",
+    "scan", "table", "union",
+]  # fmt: skip
+_PLACES = {  # of those that are neither errors nor in `frontend.frame`
+    "Comparison": "compare.comparison",
+    "Progress": "execution.result",
+    "Result": "execution.result",
+    "Session": "session",
+    "load_plan": "frontend.load",
+}
 
 
 draw_with(lambda: importlib.import_module("semgraph.render.notebook"))
@@ -114,9 +70,12 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version("semgraph")
-    if name not in _PLACES:
+    if name not in __all__:
         raise AttributeError(f"module 'semgraph' has no attribute {name!r}")
-    return getattr(importlib.import_module(_PLACES[name]), name)
+    place = _PLACES.get(
+        name, "errors" if name[0].isupper() and name != "Frame" else "frontend.frame"
+    )
+    return getattr(importlib.import_module(f"semgraph.{place}"), name)
 
 
 def __dir__() -> list[str]:

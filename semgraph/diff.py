@@ -13,16 +13,16 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import pyarrow as pa
 from pydantic import TypeAdapter
 
 from semgraph.display import Displayed
-from semgraph.expr.types import Type, python_rows, python_values
+from semgraph.expr.types import Type
 from semgraph.formats import plain_line, shortened
 from semgraph.logical.schema import Draw, Graph, Label
 
 Sign = Literal["+", "-", "~"]
-Tables = Mapping[str, pa.Table]
+Row = Mapping[str, Any]
+Rows = Mapping[str, Mapping[str, Row]]  # of a graph, by label and key
 FILE = "diff.json"
 UNCOMPARED = ("created_at",)  # properties that make no row changed
 ENDS = ("source", "target")
@@ -77,22 +77,19 @@ class Diff(Displayed):
 
     @classmethod
     def between(
-        cls, before: Tables, after: Tables, graph: Graph, edited: Sequence[Change] = ()
+        cls, before: Rows, after: Rows, graph: Graph, edited: Sequence[Change] = ()
     ) -> Self:
-        """The difference between two states of a graph: rows by label, with key, partition, ends of
-        edges and declared properties; a column that is missing is NULL. They are matched by label and
-        key. Vectors and derived properties do not count.
+        """The difference between two states of a graph: rows with key, partition, ends of edges and
+        declared properties; what is missing is NULL. They are matched by label and key. Vectors and
+        derived properties do not count.
         """
-        states = (before, after)
-        changes = tuple(
-            change
-            for label in (*graph.nodes, *graph.edges)
-            for change in _changes(label, graph, *(state.get(label.name) for state in states))
-        )
+        states, changes = (before, after), list[Change]()
+        for label in (*graph.nodes, *graph.edges):
+            changes += _changes(label, graph, *(state.get(label.name, {}) for state in states))
         rows = (row for c in (*changes, *edited) if c.ends for row in (c.row, c.before))
         names = _names(states, graph, {row.get(end) for row in rows for end in ENDS})
         draws = {name: graph.drawn(name) for name in graph.labels}
-        return cls(changes, tuple(edited), names=names, draws=draws)
+        return cls(tuple(changes), tuple(edited), names=names, draws=draws)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -124,11 +121,10 @@ def _shape() -> TypeAdapter[Diff]:
 
 
 def _changes(
-    label: Label, graph: Graph, before: pa.Table | None, after: pa.Table | None
+    label: Label, graph: Graph, old: Mapping[str, Row], new: Mapping[str, Row]
 ) -> Iterator[Change]:
     """The changes of a label: changed rows, then gone, then new ones."""
     types = {name: kind for name, kind in label.columns.items() if name not in label.derived}
-    old, new = (_rows(table, types, graph) for table in (before, after))
     for key in filter(new.__contains__, old):
         one, other = old[key], new[key]
         names = [
@@ -139,18 +135,10 @@ def _changes(
         ]
         if names:
             was, now = ({name: row.get(name) for name in names} for row in (one, other))
-            change = _change("~", label.name, other, graph)
+            change = _change("~", label, other, graph)
             yield replace(change, before=was, after=now)
-    yield from (_change("-", label.name, old[key], graph) for key in old if key not in new)
-    yield from (_change("+", label.name, new[key], graph) for key in new if key not in old)
-
-
-def _rows(table: pa.Table | None, types: Collection[str], graph: Graph) -> dict[str, Any]:
-    """The rows of a table by key, with those of its columns."""
-    if table is None:
-        return {}
-    rows = python_rows(table.select([name for name in types if name in table.column_names]))
-    return {row[graph.key]: row for row in rows}
+    yield from (_change("-", label, old[key], graph) for key in old if key not in new)
+    yield from (_change("+", label, new[key], graph) for key in new if key not in old)
 
 
 def _same(name: str, kind: Type, one: Any, other: Any) -> bool:
@@ -164,21 +152,18 @@ def _same(name: str, kind: Type, one: Any, other: Any) -> bool:
     return name == "labels" and kind.item is not None and sorted(one) == sorted(other)
 
 
-def _change(sign: Sign, label: str, row: Mapping[str, Any], graph: Graph) -> Change:
-    own = {n: v for n, v in row.items() if v is not None and n not in {graph.key, graph.partition}}
-    return Change(sign, label, row[graph.key], row[graph.partition] or "", own)
+def _change(sign: Sign, label: Label, row: Row, graph: Graph) -> Change:
+    apart = {graph.key, graph.partition, *label.derived}
+    own = {name: value for name, value in row.items() if value is not None and name not in apart}
+    return Change(sign, label.name, row[graph.key], row[graph.partition] or "", own)
 
 
-def _names(
-    states: tuple[Tables, ...], graph: Graph, keys: Collection[str | None]
-) -> dict[str, str]:
+def _names(states: tuple[Rows, ...], graph: Graph, keys: Collection[str | None]) -> dict[str, str]:
     """The names of nodes, as the last state has them."""
     names: dict[str, str] = {}
     for label in graph.nodes:
         prop = graph.drawn(label.name).node
-        for table in (state[label.name] for state in states if label.name in state):
-            if prop in table.column_names:
-                own = zip(*(python_values(table[n]) for n in (graph.key, prop)), strict=True)
-                texts = {key: plain_line(str(text)) for key, text in own if text and key in keys}
-                names |= {key: shortened(text, _NAME) for key, text in texts.items()}
+        for key, row in (pair for state in states for pair in state.get(label.name, {}).items()):
+            if key in keys and (text := row.get(prop)):
+                names[key] = shortened(plain_line(str(text)), _NAME)
     return names

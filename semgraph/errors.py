@@ -77,11 +77,8 @@ class Problem:
     def __str__(self) -> str:
         place = f"{self.position}  " if self.position and self.position.file else ""
         step = f"step {self.step}: " if self.step else ""
-        more = [
-            part if _begins_with_code(part) else part[:1].upper() + part[1:]
-            for part in map(redacted, (self.there or "", self.hint or ""))
-            if part
-        ]
+        said = filter(None, map(redacted, (self.there or "", self.hint or "")))
+        more = [p if _begins_with_code(p) else p[:1].upper() + p[1:] for p in said]
         parts = [part.rstrip(".") for part in (redacted(self.what), *more)]
         ended = [part if part.endswith("?") else f"{part}." for part in parts[:-1]]
         return escaped(f"{place}{step}{' '.join([*ended, parts[-1]])}")
@@ -205,12 +202,8 @@ class DataError(SemgraphError):
         """The same error with its place, unless it has one."""
         if self.problem.position is not None:
             return self
-        return DataError(
-            self.problem.what,
-            step=self.problem.step or step,
-            position=position,
-            hint=self.problem.hint,
-        )
+        own = self.problem
+        return DataError(own.what, step=own.step or step, position=position, hint=own.hint)
 
 
 class EngineError(SemgraphError):

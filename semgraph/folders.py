@@ -51,18 +51,13 @@ def files_by_name(folders: Iterable[Path], kind: str) -> dict[str, Path]:
     """The Python files of folders by name. Raises PlanError for two files with the same name."""
     files: dict[str, Path] = {}
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
-        for file in _modules_in(folder):
+        own = folder.iterdir() if folder.is_dir() else ()
+        for file in sorted(f for f in own if f.suffix == ".py" and not f.name.startswith("_")):
             other = files.setdefault(file.stem, file)
             if other != file:
                 msg = f'two files are {kind} "{file.stem}": {other} and {file}'
                 raise PlanError(msg, hint="rename one of them")
     return files
-
-
-def _modules_in(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(f for f in folder.iterdir() if f.suffix == ".py" and not f.name.startswith("_"))
 
 
 def content_of(file: Path) -> Content:
@@ -113,9 +108,8 @@ def _module_of(kind: str, file: Path, name: str) -> ModuleType:
         del sys.modules[name]
         line = error.lineno if isinstance(error, SyntaxError) else line_in(file, error)
         place = f"{file}:{line}" if line else str(file)
-        raise PlanError(
-            f"{place}: {type(error).__name__}: {error}", hint="correct the file"
-        ) from error
+        what = f"{place}: {type(error).__name__}: {error}"
+        raise PlanError(what, hint="correct the file") from error
     return module
 
 
@@ -153,14 +147,9 @@ def plan_names() -> list[str]:
 
 
 def _names_of(kind: re.Pattern[str], *folders: Path) -> list[str]:
-    return sorted(
-        {
-            file.relative_to(folder).with_suffix("").as_posix()
-            for folder in folders
-            for file in folder.rglob("*.yaml")
-            if kind.search(file.read_text(encoding="utf-8", errors="replace"))
-        }
-    )
+    files = ((file, folder) for folder in folders for file in folder.rglob("*.yaml"))
+    own = (pair for pair in files if kind.search(pair[0].read_text("utf-8", "replace")))
+    return sorted({file.relative_to(folder).with_suffix("").as_posix() for file, folder in own})
 
 
 def examples_folder() -> Path:

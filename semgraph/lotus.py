@@ -218,6 +218,10 @@ class Answer(NamedTuple):
     error: str | None
     calls: tuple[str, ...]
 
+    def outcome(self, values: Mapping[str, Any]) -> Outcome:
+        """The outcome of an item with this answer, which has these values."""
+        return Outcome(None if self.error else values, self.error, self.calls)
+
 
 class Unanswered(Exception):
     """Prompts of a batch that failed, with their answers; LOTUS cannot use the others alone."""
@@ -338,8 +342,9 @@ class Texts:
         own = {path for prompt in node.prompt.all for path in prompt.item_fields}
         self._left = {path: column_texts(rows.left, path) for path in own}
         other = {path for prompt in node.prompt.all for path in prompt.other_fields}
+        right = rows.right
         self._right = (
-            {} if rows.right is None else {path: column_texts(rows.right, path) for path in other}
+            {path: column_texts(right, path) for path in other} if right is not None else {}
         )
 
     def documents(
@@ -355,15 +360,16 @@ class Texts:
 
         lefts = [self.keys.left[item] for item in items]
         prompt = self._node.prompt.all[self._rows.prompt[lefts[0]]]
-        names = _columns(prompt.item_fields)
+        names: dict[str, str] = {}  # of columns; LOTUS ignores case: `userName` is not `username`
+        for path in prompt.item_fields:
+            names[path] = free(path, names.values())
         frame = {names[path]: [self._left[path][i] for i in lefts] for path in prompt.item_fields}
         contexts = [self.keys.context(left) for left in lefts]
         head = contexts[0] if one_context else ""
         if not one_context and any(contexts):
             frame = {free("context", frame): contexts} | frame
-        question_text = "".join(
-            text + (names[path].capitalize() if path else "") for text, path in prompt.item.parts
-        )
+        parts = prompt.item.parts
+        question_text = "".join(t + (names[p].capitalize() if p else "") for t, p in parts)
         instruction = paragraphs(prompt.rules, prompt.examples, head, question_text, more)
         documents = self._parts.documents(pd.DataFrame(frame, index=range(len(lefts))), list(frame))
         return Question(instruction, documents)
@@ -413,17 +419,8 @@ def _placed(path: str, other: str | None, prompt: Prompt) -> str:
 
 
 def _values(values: dict[str, str]) -> str:
-    if len(values) == 1:
-        return next(iter(values.values()))
-    return "\n".join(f"{k}: {v}" for k, v in values.items())
-
-
-def _columns(paths: Sequence[str]) -> dict[str, str]:
-    """A name for each column. LOTUS ignores case, so `userName` and `username` get different names."""
-    names: dict[str, str] = {}
-    for path in paths:
-        names[path] = free(path, names.values())
-    return names
+    lines = [f"{k}: {v}" for k, v in values.items()]
+    return "\n".join(lines if len(lines) > 1 else values.values())
 
 
 def invalid_verdict(text: str) -> str | None:

@@ -100,11 +100,8 @@ class RunOptions:
     @property
     def recorded(self) -> dict[str, Any]:
         """The options that a record of the run has."""
-        return {
-            each.name: getattr(self, each.name)
-            for each in fields(self)
-            if each.metadata.get("recorded")
-        }
+        names = (each.name for each in fields(self) if each.metadata.get("recorded"))
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +130,7 @@ class RefreshOptions:
     def words(self) -> str:
         """The options as typed, without those of the journal, which has new answers by now."""
         own = (each for each in fields(self) if each.name not in ("fresh", "dry_run"))
-        typed = [
-            (each, value) for each in own if (value := getattr(self, each.name)) != each.default
-        ]
+        typed = [(f, v) for f in own if (v := getattr(self, f.name)) != f.default]
         flags = ((each.metadata["flag"].spelling.split(" ")[0], value) for each, value in typed)
         return "".join(f" {name}" if value is True else f" {name} {value}" for name, value in flags)
 

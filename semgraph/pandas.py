@@ -453,6 +453,7 @@ with warnings.catch_warnings():
     pd.api.extensions.register_series_accessor("sem")(_of_series)
 
 
+@atexit.register
 def _at_exit() -> None:
     """Remove `sem`: pandas outlives the interpreter's modules and would keep DuckDB's objects, and
     DuckDB's library then reports a leak on stderr.
@@ -460,6 +461,3 @@ def _at_exit() -> None:
     pd.DataFrame.sem = _standard_error
     pd.Series.sem = _standard_error_of_column
     pd.api.typing.DataFrameGroupBy.sem = _standard_error_of_groups
-
-
-atexit.register(_at_exit)

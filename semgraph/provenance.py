@@ -105,12 +105,8 @@ def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Seque
                 if own:
                     _only_text([(name, str(row[key])) for row in matches], what)
                 return [(name, row) for row in matches]
-    every = [
-        (step, row, text)
-        for step in reversed(steps)
-        for row in rows(step)
-        for text in texts(visible(row))
-    ]
+    last = ((step, row) for step in reversed(steps) for row in rows(step))
+    every = [(step, row, text) for step, row in last for text in texts(visible(row))]
     begun = [one for one in every if what and one[2].casefold().startswith(what.casefold())]
     begun = begun or [one for one in every if what and what.casefold() in one[2].casefold()]
     whole = _only_text([(step, text) for step, _, text in begun], what)
@@ -150,18 +146,13 @@ def _only_text(pairs: Sequence[tuple[str, str]], what: str) -> str | None:
         hint = "write more of the one that is meant"
         begun = all(text.startswith(what.casefold()) for text in step_of)
         part = "the beginning" if begun else "a part"
-        listed = [f'  "{_cut(text)}"   step {step}' for step, text in step_of.values()]
-        more = [f"  … and {len(listed) - _LISTED:,} more"] if len(listed) > _LISTED else []
-        raise PlanError(
-            Problem(f'"{what}" is {part} of {len(listed):,} values', hint=hint),
-            *listed[:_LISTED],
-            *more,
-        )
+        texts_ = [(step, shortened(plain_line(text), _SHOWN)) for step, text in step_of.values()]
+        listed = [f'  "{text}"   step {step}' for step, text in texts_]
+        if (more := len(listed) - _LISTED) > 0:
+            listed[_LISTED:] = [f"  … and {more:,} more"]
+        problem = Problem(f'"{what}" is {part} of {len(texts_):,} values', hint=hint)
+        raise PlanError(problem, *listed)
     return next((text for _, text in step_of.values()), None)
-
-
-def _cut(text: str) -> str:
-    return shortened(plain_line(text), _SHOWN)
 
 
 Lookup = Callable[[str], "Exchange | None"]
@@ -221,7 +212,7 @@ def explain(run: record.Run, what: str, lookup: Lookup = lambda _call: None) -> 
             ambiguous.
     """
     tracer = Tracer(run, lookup)
-    if not tracer.has_lineage:
+    if run.facts.get("ids") is None:
         version = run.facts.get("semgraph", "an earlier version")
         raise PlanError(
             f"run {run.name} was recorded by semgraph {version} without the lineage of its rows",
@@ -285,11 +276,6 @@ class Tracer:
     lookup: Lookup
     _tables: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
 
-    @property
-    def has_lineage(self) -> bool:
-        """Whether the record has lineage."""
-        return self.run.facts.get("ids") is not None
-
     @cached_property
     def steps(self) -> list[str]:
         """Inputs and steps with recorded rows, in order of computation."""
@@ -304,10 +290,8 @@ class Tracer:
 
         for step in reads:
             visit(step)
-        known = {
-            *record.recorded_steps(self.run.folder, "steps"),
-            *record.recorded_inputs(self.run.folder),
-        }
+        known = {*record.recorded_steps(self.run.folder, "steps")}
+        known |= record.recorded_inputs(self.run.folder).keys()
         return [*(step for step in order if step in known), *sorted(known - set(order))]
 
     def rows(self, kind: str, step: str) -> list[Row]:
@@ -333,9 +317,8 @@ class Tracer:
         column, equals, value = rest.partition("=")
         if colon and equals and re.fullmatch(r"[\w./]+", step) and re.fullmatch(r"[\w.]+", column):
             return in_column(step, column, value, self._of(step, column))
-        return meant(
-            what, str(self.run.facts.get("key", "")), self.steps, partial(self.rows, "steps")
-        )
+        key = str(self.run.facts.get("key", ""))
+        return meant(what, key, self.steps, partial(self.rows, "steps"))
 
     def _of(self, step: str, column: str) -> list[Row]:
         if step not in self.steps:
@@ -352,11 +335,9 @@ class Tracer:
     def _sources(self) -> dict[int, list[int]]:
         """The ids of the direct sources of each row that has any."""
         sources: dict[int, list[int]] = {}
-        for table in record.recorded_parts(self.run.folder, record.LINEAGE, ""):
-            pairs: Any = zip(
-                table[record.ROW_ID].to_pylist(), table[record.SOURCES].to_pylist(), strict=True
-            )
-            sources.update(pairs)
+        for table in record.recorded_parts(self.run.folder, record.LINEAGE):
+            ids, of = (table[name].to_pylist() for name in (record.ROW_ID, record.SOURCES))
+            sources |= zip(ids, of, strict=True)  # type: ignore[arg-type]
         return sources
 
     def sources_of(self, number: int) -> set[int]:

@@ -20,6 +20,7 @@ import string
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -117,14 +118,8 @@ def lookup(value: Any) -> Hashable:
 def tally(ours: Answers, truth: Answers) -> dict[Hashable, tuple[int, int, int]]:
     """Hits, answers and true answers of each unit."""
     none: Counter[Hashable] = Counter()
-    return {
-        unit: (
-            (ours.get(unit, none) & truth.get(unit, none)).total(),
-            ours.get(unit, none).total(),
-            truth.get(unit, none).total(),
-        )
-        for unit in dict.fromkeys([*ours, *truth])
-    }
+    both = ((unit, ours.get(unit, none), truth.get(unit, none)) for unit in {**ours, **truth})
+    return {unit: ((own & true).total(), own.total(), true.total()) for unit, own, true in both}
 
 
 def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[float, int, int]]:
@@ -189,9 +184,7 @@ def difference(
         independent: As for `score`.
     """
     none = (0, 0, 0)
-    both = [
-        (*ours.get(unit, none), *theirs.get(unit, none)) for unit in dict.fromkeys([*ours, *theirs])
-    ]
+    both = [(*ours.get(unit, none), *theirs.get(unit, none)) for unit in {**ours, **theirs}]
     if both and all(counts[:3] == counts[3:] for counts in both):
         number = sum(any(counts) for counts in both)
         high = proportion(0, number, level).high if number else 0.0
@@ -257,13 +250,10 @@ def agreement(*trials: tuple[Answers, Answers]) -> IntervalEstimate:
     >>> agreement((answers([{"id": 1}], ["id"]), answers([{"id": 1}, {"id": 2}], ["id"]))).value
     0.5
     """
-    none: Counter[Hashable] = Counter()
     result: dict[Hashable, tuple[float, float]] = {}
-    for ours, theirs in trials:
-        for unit in dict.fromkeys([*ours, *theirs]):
-            one, other = ours.get(unit, none), theirs.get(unit, none)
-            both = one.total() + other.total()
-            share = 2 * (one & other).total() / both if both else 1.0
+    for trial in trials:
+        for unit, (hits, one, other) in tally(*trial).items():
+            share = 2 * hits / (one + other) if one + other else 1.0
             same, number = result.get(unit, (0.0, 0.0))
             result[unit] = (same + share, number + 1)
     units = list(result.values())
@@ -612,6 +602,7 @@ def _occurrences_in_common(
 
 _MOMENTS = 50
 Content = tuple[Hashable, ...]  # the content of an edge: its ends, label and properties
+Contents = Mapping[Content, Sequence[Edge]]
 
 
 @dataclass(frozen=True)
@@ -652,15 +643,12 @@ def score_graph(
         times: The times at which valid edges are compared; None: `moments(truth)`.
     """
     alignment = align(graph.nodes, truth.nodes)
-    ours, theirs = _by_content(graph.edges, alignment), _by_content(truth.edges, None)
-    tally: dict[Hashable, tuple[int, int, int]] = {
-        content: _counts(ours.get(content, ()), theirs.get(content, ()))
-        for content in {**ours, **theirs}
-    }
+    same = {key: key for edge in truth.edges for key in (edge.source, edge.target)}
+    ours, theirs = _by_content(graph.edges, alignment), _by_content(truth.edges, same)
+    tally = _tally(ours, theirs, lambda _: True)
     pairs, b_cubed = partition(graph.nodes, truth.nodes, alignment)
-    at = {
-        time: _holding(ours, theirs, time) for time in (moments(truth) if times is None else times)
-    }
+    times = moments(truth) if times is None else times
+    at = {time: _tally(ours, theirs, partial(Edge.holds, time=time)) for time in times}
     return GraphScore(
         alignment, pairs, b_cubed, score(tally, independent=False),
         score(pooled(at.values())) if at else None,
@@ -684,52 +672,39 @@ def moments(graph: ScoredGraph, most: int = _MOMENTS) -> list[Any]:
     return [result[round(i * (len(result) - 1) / (most - 1))] for i in range(most)]
 
 
-def _by_content(
-    edges: Iterable[Edge], alignment: Mapping[Hashable, Hashable] | None
-) -> dict[Content, list[Edge]]:
+def _by_content(edges: Iterable[Edge], alignment: Alignment) -> dict[Content, list[Edge]]:
     """The edges by content: their ends as true nodes, label and properties."""
     statements: defaultdict[Content, list[Edge]] = defaultdict(list)
     for edge in edges:
-        if alignment is None:
-            ends: tuple[Hashable, ...] = (("true", edge.source), ("true", edge.target))
-        else:
-            ends = tuple(
-                ("true", alignment[key]) if key in alignment else ("own", key)
-                for key in (edge.source, edge.target)
-            )
+        ends = (
+            ("true", alignment[key]) if key in alignment else ("own", key)
+            for key in (edge.source, edge.target)
+        )
         statements[(*ends, edge.label, tuple(sorted(edge.properties.items())))].append(edge)
     return dict(statements)
 
 
-def _counts(ours: Sequence[Edge], theirs: Sequence[Edge]) -> tuple[int, int, int]:
-    return min(len(ours), len(theirs)), len(ours), len(theirs)
-
-
-def _holding(
-    ours: Mapping[Content, Sequence[Edge]], theirs: Mapping[Content, Sequence[Edge]], time: Any
+def _tally(
+    ours: Contents, theirs: Contents, counts: Callable[[Edge], bool]
 ) -> dict[Hashable, tuple[int, int, int]]:
-    """The tally of the edges that hold at a time."""
-    held = {
-        content: _counts(
-            [edge for edge in ours.get(content, ()) if edge.holds(time)],
-            [edge for edge in theirs.get(content, ()) if edge.holds(time)],
-        )
-        for content in {**ours, **theirs}
-    }
-    return {content: counts for content, counts in held.items() if any(counts)}
-
-
-def _ended(
-    ours: Mapping[Content, Sequence[Edge]], theirs: Mapping[Content, Sequence[Edge]]
-) -> Score:
-    """The score of edges with an end."""
-    hits = own_ends = true_ends = 0
+    """The tally of the edges that count."""
+    result: dict[Hashable, tuple[int, int, int]] = {}
     for content in {**ours, **theirs}:
-        own, true = ours.get(content, ()), theirs.get(content, ())
-        own_ends += sum(edge.end is not None for edge in own)
-        true_ends += sum(edge.end is not None for edge in true)
-        hits += sum(a.end is not None and b.end is not None for a, b in _matched(own, true))
-    return Score.of(hits, own_ends, true_ends)
+        own, true = (sum(map(counts, each.get(content, ()))) for each in (ours, theirs))
+        if own or true:
+            result[content] = min(own, true), own, true
+    return result
+
+
+def _ended(ours: Contents, theirs: Contents) -> Score:
+    """The score of edges with an end."""
+    both = (pair for key in ours for pair in _matched(ours[key], theirs.get(key, ())))
+    hits = sum(a.end is not None and b.end is not None for a, b in both)
+    own, true = (
+        sum(edge.end is not None for edges in each.values() for edge in edges)
+        for each in (ours, theirs)
+    )
+    return Score.of(hits, own, true)
 
 
 def _matched(ours: Sequence[Edge], theirs: Sequence[Edge]) -> Iterator[tuple[Edge, Edge]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from types import TracebackType
 
 
 class Turns:
@@ -66,12 +65,7 @@ class Turns:
     async def __aenter__(self) -> None:
         await self.acquire()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.release()
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.diff import Change, Diff
+from semgraph.diff import Change, Diff, Rows
+from semgraph.expr.types import python_rows
 from semgraph.frontend.graph_files import graph_of
 from semgraph.logical.schema import Draw
 
@@ -42,13 +43,14 @@ GRAPH = graph_of(
 DAY = datetime(2025, 1, 15, tzinfo=UTC)
 
 
-def state(**rows: list[dict[str, Any]]) -> dict[str, pa.Table]:
-    """Rows by label as a store gives them."""
+def state(**rows: list[dict[str, Any]]) -> Rows:
+    """Rows by label and key as a store gives them."""
     made = {}
     for name, own in rows.items():
         label = GRAPH.labels[name]
         schema = pa.schema([(prop, kind.arrow) for prop, kind in label.columns.items()])
-        made[name] = pa.Table.from_pylist([{"group": "g", **row} for row in own], schema=schema)
+        table = pa.Table.from_pylist([{"group": "g", **row} for row in own], schema=schema)
+        made[name] = {row["uuid"]: row for row in python_rows(table)}
     return made
 
 
@@ -129,7 +131,7 @@ def test_values_of_every_type_are_compared(prop: str, one: Any, other: Any) -> N
 
 
 def test_a_column_that_a_state_lacks_is_null() -> None:
-    narrow = pa.table({"uuid": ["a"], "group": ["g"]})
+    narrow = {"a": {"uuid": "a", "group": "g"}}
     change = only(Diff.between({"Person": narrow}, state(Person=[ANN]), GRAPH))
     assert change.before == {"name": None, "summary": None, "score": None}
 

@@ -3,8 +3,6 @@ and outputs of notebooks in Chromium.
 
     python -m tools.screens              # all of them
     python -m tools.screens run graph    # those whose names begin so
-
-Answers come from recordings.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from functools import partial
 from io import StringIO
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
@@ -30,13 +29,9 @@ from tools.notebooks import FOLDER as NOTEBOOKS
 from tools.notebooks import ROOT, exported, notebooks, read
 
 FOLDER = ROOT / "docs" / "screens"
-WIDTHS, SCALE, HEIGHT = (80, 120), 1.5, 700
-QUESTION = """plan: broken
-inputs: {reviews: {id: string, text: string}}
-steps:
-  broken: [{from: reviews}, {sem_filter: "Is the product in this review broken? {text}"}]
-returns: [broken]
-"""
+WIDTHS, SCALE = (80, 120), 1.5
+QUESTION = """{plan: broken, inputs: {reviews: {id: string, text: string}}, returns: [broken],
+steps: {broken: [{from: reviews}, {sem_filter: "Is the product in this review broken? {text}"}]}}"""
 COMMANDS = {
     "run": "semgraph run add_episode --llm recorded --embedder recorded",
     "explain": "semgraph explain add_episode",
@@ -45,12 +40,9 @@ COMMANDS = {
     "compare": "semgraph compare broken.yaml -i reviews=reviews.csv --truth truth.csv --step broken "
     "--implementations 'per_row, packed(rows=6), logit' --llm recorded:reviews.jsonl",
 }
-PAGES = {
-    "graph": "semgraph show demo -o graph.html",
-    "report": "semgraph report last -o report.html",
-}
+PAGES = {"graph": "show demo -o graph.html", "report": "report last -o report.html"}
 CELLS = {"result": ("own_memory", 1), "comparison": ("quickstart", 1)}  # a notebook, and its output
-_MOVES = re.compile(r"(\x1b\[2K|\x1b\[1A|\x1b\[\?25[lh]|\r?\n|\r)")  # of a terminal
+_ERASED = re.compile(r"\x1b\[\?25[lh]|\n[^\n]*?\x1b\[1A|[^\n]*?\x1b\[2K")  # progress, by itself
 _FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # a server has it
 
 
@@ -61,10 +53,9 @@ def prepared(name: str) -> Iterator[Path]:
         folder, data = Path(place), NOTEBOOKS / "data"
         if name == "compare":
             (folder / "broken.yaml").write_text(QUESTION)
-            shutil.copy(data / "reviews.csv", folder)
             shutil.copy(data / "quickstart.jsonl", folder / "reviews.jsonl")
-            truth = (data / "reviews.csv").read_text().replace("id,text,broken", "id,text,keep", 1)
-            (folder / "truth.csv").write_text(truth)
+            rows = Path(shutil.copy(data / "reviews.csv", folder)).read_text()
+            (folder / "truth.csv").write_text(rows.replace("id,text,broken", "id,text,keep", 1))
         elif name not in ("run", "explain"):
             printed(COMMANDS["run"], folder, 120)
         yield folder
@@ -76,17 +67,10 @@ def printed(command: str, folder: Path, columns: int) -> str:
     own = command.replace("semgraph", f"stty cols {columns}; {sys.executable} -m semgraph", 1)
     words = ["script", "-qec", own, "/dev/null"]
     done = subprocess.run(words, cwd=folder, env=env, check=True, capture_output=True)
-    lines = [""]
-    for part in _MOVES.split(done.stdout.decode()):  # progress erases its own lines
-        if part.endswith("\n"):
-            lines.append("")
-        elif part == "\x1b[1A":
-            lines.pop()
-        elif part == "\x1b[2K":
-            lines[-1] = ""
-        elif not part.startswith(("\x1b[?", "\r")):
-            lines[-1] += part
-    return "\n".join(lines).strip("\n")
+    text = done.stdout.decode().replace("\r", "")
+    while text != (text := _ERASED.sub("", text, count=1)):
+        pass
+    return text.strip("\n")
 
 
 def terminal(name: str, columns: int) -> bytes:
@@ -101,9 +85,9 @@ def terminal(name: str, columns: int) -> bytes:
 
 def shot(browser: Browser, name: str, theme: str) -> bytes:
     """The picture of a page, or of an output of a notebook, in a theme."""
-    size = {"width": 1280 if name in PAGES else 800, "height": HEIGHT}
-    options = {"viewport": size, "color_scheme": theme, "device_scale_factor": SCALE}
-    page = browser.new_context(**options).new_page()
+    options: Any = {"color_scheme": theme, "device_scale_factor": SCALE}
+    size: Any = {"width": 1280 if name in PAGES else 800, "height": 560 if name == "graph" else 800}
+    page = browser.new_context(viewport=size, **options).new_page()
     if name in CELLS:
         book, number = CELLS[name]
         page.set_content(exported(read(*notebooks([book])), theme))
@@ -112,7 +96,7 @@ def shot(browser: Browser, name: str, theme: str) -> bytes:
             page.locator("[class*=jp-OutputArea-output]:has(> .semgraph)").nth(number).screenshot()
         )
     with prepared(name) as folder:
-        printed(PAGES[name], folder, 120)
+        printed(f"semgraph {PAGES[name]}", folder, 120)
         page.goto((folder / f"{name}.html").as_uri())
         page.wait_for_timeout(1000)
         return page.screenshot()

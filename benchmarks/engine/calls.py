@@ -31,7 +31,7 @@ from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemFilter
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import Rows
+from semgraph.semantic.contract import Item, Rows
 from semgraph.semantic.library import Library
 
 Ask = Callable[[int], Awaitable[None]]
@@ -175,11 +175,11 @@ async def operator(url: str, closing: AsyncExitStack) -> Run:
         numbers = range(first, first + calls)
         texts = [TEXT * (1 + number % 4) for number in numbers]
         left = pa.table([list(numbers), [f"c{n % 97}" for n in numbers], texts], schema=columns)
-        items = pa.table({"left": pa.array(range(calls), pa.int64())})
+        items = [Item(number) for number in range(calls)]
         rows = Rows(left, None, items, ["g"] * calls, [0] * calls)
         async with Context(model, embedder, node, StepMetrics()) as context:
             answers = await way.answer(node, rows, context)
-        if answers.column("error").null_count != calls:
+        if any(answer.error for answer in answers):
             raise ValueError(answers)
 
     return run

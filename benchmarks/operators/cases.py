@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from semgraph.expr.types import parse_type
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
-from semgraph.semantic.contract import Rows
+from semgraph.semantic.contract import Item, Outcome, Rows
 
 MARK = "(unreadable)"
 """The mark of a row that the server refuses at first."""
@@ -88,18 +89,16 @@ class Task:
     def rows(self) -> Rows:
         """The rows as an implementation gets them."""
         n, m = len(self.left), len(self.right)
-        columns: dict[str, list[int]] = {"left": list(range(n))}
+        groups = self.group or [0] * n
+        items = [Item(i, group=groups[i]) for i in range(n)]
         if self.operator == "sem_join":
-            columns = {"left": [i for i in range(n) for _ in range(m)], "right": list(range(m)) * n}
-        if self.operator in {"sem_agg", "sem_topk"}:
-            columns = {"group": self.group or [0] * n} | columns
+            items = [Item(i, j) for i in range(n) for j in range(m)]
         right = pa.table({"name": self.right}) if self.operator == "sem_join" else None
-        items = pa.table({key: pa.array(values, pa.int64()) for key, values in columns.items()})
         return Rows(pa.table({self._column: self.left}), right, items, ["bench"] * n, [0] * n)
 
-    def found(self, table: pa.Table) -> Truth:
-        """The answers in a table, in the form of the truth."""
-        rows = [row for row in table.to_pylist() if row["error"] is None]
+    def found(self, answers: Sequence[Outcome]) -> Truth:
+        """The answers in the form of the truth."""
+        rows = [{"item": i, **(a.values or {})} for i, a in enumerate(answers) if a.error is None]
         if self.operator == "sem_filter":
             return {row["item"] for row in rows if row["keep"]}
         if self.operator == "sem_join":

@@ -16,8 +16,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from benchmarks.frame import Unmeasured
 from benchmarks.frame.lines import ROOT
 from benchmarks.frame.processes import Watch
@@ -31,7 +29,7 @@ from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import Rows
+from semgraph.semantic.contract import Outcome, Rows
 from semgraph.semantic.library import Library
 from semgraph.session import PlanLike, Session
 from semgraph.stores.base import Store
@@ -131,7 +129,7 @@ class Asking:
             self.total.add(result.meter.replayed)
         self.failed += len(result.failed) + issued.rows_failed
 
-    async def answer(self, node: Any, rows: Rows, way: str) -> pa.Table:
+    async def answer(self, node: Any, rows: Rows, way: str) -> list[Outcome]:
         """Answer rows by one implementation of a semantic operator, without a plan: with the journal
         and the limit, and counted. Raises Stopped at the limit.
         """
@@ -153,7 +151,7 @@ class Asking:
         self.total.add(metrics)
         if self.resumed:
             self.total.add(context.replayed)
-        self.failed += sum(error is not None for error in found["error"].to_pylist())
+        self.failed += sum(answer.error is not None for answer in found)
         return found
 
     def _charge(self, usd: float) -> None:

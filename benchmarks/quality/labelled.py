@@ -22,7 +22,7 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemFilter, SemJoin, SemTopk
 from semgraph.scores import estimate, score
-from semgraph.semantic.contract import Rows
+from semgraph.semantic.contract import Item, Outcome, Rows
 
 DATA = Path(__file__).parent / "data"
 FILTER, JOIN, RANKING = "sem_filter, 400 texts", "sem_join, 200 pairs", "sem_topk, 20 rankings"
@@ -55,10 +55,10 @@ class Verdicts:
     truth: Sequence[bool]
     test: Sequence[int] | None = None
 
-    def figures(self, answers: pa.Table) -> Figures:
+    def figures(self, answers: Sequence[Outcome]) -> Figures:
         """Precision, recall and F1 with its 95 % interval, and the share of right answers."""
         verdict = "match" if isinstance(self.node, SemJoin) else "keep"
-        given = dict(zip(answers["item"].to_pylist(), answers[verdict].to_pylist(), strict=True))
+        given = [(answer.values or {}).get(verdict) for answer in answers]
         units = {
             item: (int(bool(given[item]) and true), int(bool(given[item])), int(true))
             for item, true in enumerate(self.truth)
@@ -87,11 +87,11 @@ class Rankings:
     rows: Rows
     places: Sequence[int]
 
-    def figures(self, answers: pa.Table) -> Figures:
+    def figures(self, answers: Sequence[Outcome]) -> Figures:
         """The share of the best three that are among the first three, and NDCG of these, means over
         the rankings with their 95 % intervals. Ties are in row order, as sem_topk has them.
         """
-        scores = dict(zip(answers["item"].to_pylist(), answers["score"].to_pylist(), strict=True))
+        scores: list[Any] = [(answer.values or {}).get("score") for answer in answers]
         size, firsts = max(self.places) + 1, list[list[int]]()
         for group in self.rows.groups():
             scored = sorted((-scores[item], item) for item in group if scores[item] is not None)
@@ -138,11 +138,6 @@ def as_input(name: str, columns: pa.Table) -> Input:
     return Input(name=name, columns=columns.schema, step=name)
 
 
-def integers(**columns: Sequence[int]) -> pa.Table:
-    """Columns of numbers."""
-    return pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
-
-
 @dataclass(frozen=True)
 class Text:
     """A labelled text: its task, its text, its answer, whether it belongs to the test, and the
@@ -185,7 +180,9 @@ def filtered(*, by_column: bool) -> Verdicts:
     shown = ("task", "text", "asked")
     columns = pa.table({name: [getattr(text, name) for text in chosen] for name in shown})
     which = [0 if by_column else names.index(text.task) for text in chosen]
-    rows = Rows(columns, None, integers(left=range(len(chosen))), [""] * len(chosen), which)
+    rows = Rows(
+        columns, None, [Item(item) for item in range(len(chosen))], [""] * len(chosen), which
+    )
     test = [item for item, text in enumerate(chosen) if text.test]
     node = SemFilter(prompt=prompts, input=as_input("rows", columns), step="labelled")
     return Verdicts(node, rows, [text.keep for text in chosen], test)
@@ -205,7 +202,7 @@ def joined() -> Verdicts:
             left["text"].append(text)
         right += one["right"]
     sides = pa.table(left), pa.table({"other": right})
-    numbers = integers(left=[a for a, _ in pairs], right=[b for _, b in pairs])
+    numbers = [Item(*pair) for pair in pairs]
     names = [one["join"] for one in joins]
     which = [names.index(name) for name in left["join"]]
     rows = Rows(*sides, numbers, [""] * len(which), which)
@@ -225,7 +222,7 @@ def ranked() -> Rankings:
     numbers = [number for number, _, _ in shuffled]
     names = [rankings[number]["ranking"] for number in numbers]
     columns = pa.table({"ranking": names, "text": [text for _, text, _ in shuffled]})
-    items = integers(group=numbers, left=range(len(numbers)))
+    items = [Item(row, group=number) for row, number in enumerate(numbers)]
     rows = Rows(columns, None, items, [""] * len(numbers), numbers)
     given: Any = {"prompt": prompts, "input": as_input("rows", columns), "by": ("ranking",)}
     node = SemTopk(step="labelled", k=_BEST, **given)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.frame import Unmeasured
-from benchmarks.quality.labelled import Verdicts, as_input, integers, one_prompt
+from benchmarks.quality.labelled import Verdicts, as_input, one_prompt
 from benchmarks.quality.public import SOURCES
 from semgraph.logical.semantic import SemFilter, SemJoin
-from semgraph.semantic.contract import Rows
+from semgraph.semantic.contract import Item, Rows
 
 FILTER, JOIN = "sem_filter, 100 reviews", "sem_join, 10 x 10 reviews"
 WAYS = {FILTER: ("per_row", "packed(rows=10)", "logit"), JOIN: ("nested_loop", "block", "logit")}
@@ -56,7 +56,9 @@ def _texts(rows: list[dict[str, str]]) -> pa.Table:
 
 def _filtered(rows: list[dict[str, str]]) -> Verdicts:
     texts = _texts(rows)
-    items = Rows(texts, None, integers(left=range(len(rows))), [""] * len(rows), [0] * len(rows))
+    items = Rows(
+        texts, None, [Item(row) for row in range(len(rows))], [""] * len(rows), [0] * len(rows)
+    )
     node = SemFilter(prompt=one_prompt(_POSITIVE), input=as_input("reviews", texts), step="reviews")
     return Verdicts(node, items, [_positive(row) for row in rows])
 
@@ -65,7 +67,7 @@ def _joined(rows: list[dict[str, str]]) -> Verdicts:
     own = [row for row in rows if row["id"] == _JOINED][:_SIDE]
     texts = _texts(own)
     pairs = [(a, b) for a in range(len(own)) for b in range(len(own)) if a != b]
-    sides = integers(left=[a for a, _ in pairs], right=[b for _, b in pairs])
+    sides = [Item(*pair) for pair in pairs]
     items = Rows(texts, texts, sides, [""] * len(pairs), [0] * len(pairs))
     node = SemJoin(
         prompt=one_prompt(_OPPOSITE), alias="r2", step="reviews", input=as_input("reviews", texts),

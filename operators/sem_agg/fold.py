@@ -12,8 +12,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 
@@ -35,7 +33,7 @@ class Fold(op.Implementation[op.SemAgg]):
             rounds=calls, least=calls * rows.groups
         )
 
-    async def answer(self, node: op.SemAgg, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemAgg, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Fold step by step, all groups together."""
         groups = [_Group(number, items, self.rows) for number, items in enumerate(rows.groups())]
         while open_groups := [group for group in groups if not group.done]:
@@ -45,7 +43,7 @@ class Fold(op.Implementation[op.SemAgg]):
                 strict=True,
             ):
                 group.take(outcome)
-        return op.answer_table(node, [group.result for group in groups if group.result is not None])
+        return [group.result for group in groups if group.result is not None]
 
 
 class _Group:

@@ -17,8 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import pyarrow as pa
-
 import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Texts, Unanswered, lacking, loaded
 from semgraph.semantic.answers import AnswerSchema, Invalid, parse
@@ -40,7 +38,7 @@ class Lotus(op.Implementation[op.SemAgg]):
         """A call for each group that fits the model."""
         return op.Cost.of_items(rows.groups, rows.items, seen)
 
-    async def answer(self, node: op.SemAgg, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemAgg, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """One run of LOTUS for each group."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
@@ -73,6 +71,4 @@ class Lotus(op.Implementation[op.SemAgg]):
                 return op.Outcome(None, f"{error.kind}: {error}", tuple(model.calls))
             return op.Outcome(values, None, tuple(model.calls))
 
-        return op.answer_table(
-            node, await bridge.run([partial(run, items) for items in rows.groups()])
-        )
+        return await bridge.run([partial(run, items) for items in rows.groups()])

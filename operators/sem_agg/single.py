@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 
@@ -19,7 +17,7 @@ class Single(op.Implementation[op.SemAgg]):
         """A call for each group, in one round."""
         return op.Cost.of_items(rows.groups, rows.items, seen)
 
-    async def answer(self, node: op.SemAgg, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemAgg, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Send each group as a whole."""
         parts = [op.Part(group, items) for group, items in enumerate(rows.groups())]
-        return op.answer_table(node, await ctx.ask_groups(node, rows, parts))
+        return await ctx.ask_groups(node, rows, parts)

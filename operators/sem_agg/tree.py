@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 
@@ -36,7 +34,7 @@ class Tree(op.Implementation[op.SemAgg]):
             rounds=rounds, least=calls * rows.groups
         )
 
-    async def answer(self, node: op.SemAgg, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemAgg, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Combine level by level, all groups together."""
         groups = [
             _Group(number, list(items), self.fan_in) for number, items in enumerate(rows.groups())
@@ -48,7 +46,7 @@ class Tree(op.Implementation[op.SemAgg]):
             outcomes = iter(await ctx.ask_groups(node, rows, parts))
             for group in open_groups:
                 group.take(outcomes)
-        return op.answer_table(node, [group.result for group in groups if group.result is not None])
+        return [group.result for group in groups if group.result is not None]
 
 
 Members = list[int | op.Outcome]

@@ -42,8 +42,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 _CANDIDATES = 10
@@ -119,36 +117,40 @@ class Cascade(op.Implementation[op.SemFilter]):
             rounds=2, least=sample + proxy
         )
 
-    async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Answer the samples, learn the thresholds, answer the rows in between."""
         texts = op.row_texts(node, rows)
         samples = self._samples(rows, ctx, texts)
         drawn = {item for one in samples for item in one.drawn}
         unread = {item for one in samples for item in one.rows} - drawn
         verdicts = await self._ask(
-            node, rows, ctx, [i for i in range(rows.items.num_rows) if i not in unread]
+            node, rows, ctx, [i for i in range(len(rows.items)) if i not in unread]
         )
         between: list[int] = []
         for one in samples:
             readable = list(dict.fromkeys(one.rows))
             if self.proxy == "logit":
-                scores = await self._log_odds(node, rows.only(readable), ctx)
+                found = await ctx.ask_words(node, rows.only(readable), role=self.role)
+                scores = [0.0 if each.values is None else op.log_odds(each) for each in found]
             else:
-                scores = await self._cosines(node, ctx, one, [texts[item] for item in readable])
+                question = op.question_text(node.prompt.all[one.prompt])
+                own = [question, *(texts[item] for item in readable)]
+                vectors = await ctx.embed(own, one.partition)
+                scores = op.cosines(vectors[1:], vectors[0])
             between += self._decide(one, dict(zip(readable, scores, strict=True)), verdicts)
         verdicts |= await self._ask(node, rows, ctx, sorted(between))
-        return op.answer_table(node, [verdicts[item] for item in range(rows.items.num_rows)])
+        return [verdicts[item] for item in range(len(rows.items))]
 
     def _samples(self, rows: op.Rows, ctx: op.Context, texts: Sequence[str]) -> list[_Sample]:
         """A sample of each partition and prompt with more readable rows than a sample has."""
         groups: dict[tuple[str, int], list[int]] = {}
-        for item in range(rows.items.num_rows):
+        for item in range(len(rows.items)):
             if texts[item]:
                 groups.setdefault((rows.partition[item], rows.prompt[item]), []).append(item)
         samples = []
         for (partition, prompt), readable in groups.items():
             if len(readable) > self.sample:
-                times = rows.times or [1] * rows.items.num_rows
+                times = rows.times or [1] * len(rows.items)
                 repeated = [item for item in readable for _ in range(times[item])]
                 draws = ctx.random(partition, "sample", str(prompt))
                 places = draws.sample(range(len(repeated)), self.sample)
@@ -163,7 +165,8 @@ class Cascade(op.Implementation[op.SemFilter]):
         """
         scores = {place: score_of[item] for place, item in enumerate(one.rows)}
         scores = {place: score for place, score in scores.items() if not math.isnan(score)}
-        kept = {place: _keeps(verdicts[one.rows[place]]) for place in one.places if place in scores}
+        known = {place: verdicts[one.rows[place]].values or {} for place in one.places}
+        kept = {p: bool(values.get("keep")) for p, values in known.items() if p in scores}
         low, high = self.thresholds(scores, kept) if scores else _NOTHING
         between = []
         for item, score in score_of.items():
@@ -177,20 +180,8 @@ class Cascade(op.Implementation[op.SemFilter]):
         self, node: op.SemFilter, rows: op.Rows, ctx: op.Context, items: list[int]
     ) -> dict[int, op.Outcome]:
         part = rows.only(items)
-        table = await ctx.ask_packed(node, part, part.blocks(node, left=self.rows))
-        return dict(zip(items, op.outcomes(node, table), strict=True))
-
-    async def _log_odds(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> list[float]:
-        """Log-odds of yes; 0 for a row without an answer."""
-        outcomes = await ctx.ask_words(node, rows, role=self.role)
-        return [op.log_odds(outcome) if outcome.values is not None else 0.0 for outcome in outcomes]
-
-    async def _cosines(
-        self, node: op.SemFilter, ctx: op.Context, one: _Sample, texts: list[str]
-    ) -> list[float]:
-        question = op.question_text(node.prompt.all[one.prompt])
-        vectors = await ctx.embed([question, *texts], one.partition)
-        return op.cosines(vectors[1:], vectors[0])
+        answers = await ctx.ask_packed(node, part, part.blocks(node, left=self.rows))
+        return dict(zip(items, answers, strict=True))
 
     def thresholds(self, scores: dict[int, float], kept: dict[int, bool]) -> tuple[float, float]:
         """The thresholds from a labelled sample: scores below the first are dropped, scores from the
@@ -205,10 +196,6 @@ class Cascade(op.Implementation[op.SemFilter]):
         sampled = [(scores[item], keep) for item, keep in kept.items()]
         high = high_threshold(list(scores.values()), sampled, self.precision, self.delta / 2)
         return min(low, high), high  # rows that satisfy both are kept
-
-
-def _keeps(outcome: op.Outcome) -> bool:
-    return outcome.values is not None and bool(outcome.values["keep"])
 
 
 def low_threshold(kept: Sequence[float], recall: float, delta: float) -> float:

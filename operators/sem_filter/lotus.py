@@ -20,8 +20,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import pyarrow as pa
-
 import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Texts, by_prompt, invalid_verdict, lacking, loaded
 
@@ -38,7 +36,7 @@ class Lotus(op.PerItem[op.SemFilter]):
         """Refuse a prompt with answers besides the verdict, or a missing LOTUS."""
         return op.refuse_answers(node, "LOTUS's sem_filter returns only the verdict") or lacking()
 
-    async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """One run of LOTUS for each prompt."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
@@ -46,24 +44,15 @@ class Lotus(op.PerItem[op.SemFilter]):
         def run(items: list[int]) -> dict[int, op.Outcome]:
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
             question = texts.documents(items)
-            model = Model(
-                bridge,
-                parts,
-                prompt,
-                [rows.partition[lefts[item]] for item in items],
-                invalid_verdict,
-            )
+            partitions = [rows.partition[lefts[item]] for item in items]
+            model = Model(bridge, parts, prompt, partitions, invalid_verdict)
             strategy = parts.reasoning if self.reasoning else None
             verdicts = parts.sem_filter(
                 question.documents, model, question.instruction, strategy=strategy
             )
-            return {
-                item: op.Outcome(
-                    None if answer.error else {"keep": keep}, answer.error, answer.calls
-                )
-                for item, keep, answer in zip(items, verdicts.outputs, model.answers, strict=True)
-            }
+            found = zip(items, verdicts.outputs, model.answers, strict=True)
+            return {item: answer.outcome({"keep": keep}) for item, keep, answer in found}
 
         lefts = rows.lefts
         verdicts = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
-        return op.answer_table(node, [verdicts[item] for item in range(len(lefts))])
+        return [verdicts[item] for item in range(len(lefts))]

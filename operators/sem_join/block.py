@@ -12,8 +12,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 _PAIRS = 256
@@ -53,7 +51,7 @@ class Block(op.Implementation[op.SemJoin]):
             calls = max(calls, wide * high)
         return op.Cost.of_items(min(calls, rows.items), rows.items, seen)
 
-    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Send the pairs in blocks."""
         blocks = rows.blocks(node, left=self.left, right=self.right, pairs=self._most)
         return await ctx.ask_packed(node, rows, blocks)

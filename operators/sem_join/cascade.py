@@ -31,8 +31,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 _PERMUTATIONS = 128
@@ -87,7 +85,7 @@ class Cascade(op.Implementation[op.SemJoin]):
         calls = -(-rows.items // self.pairs) + proxy
         return op.Cost.of_items(calls, rows.items, seen)._replace(rounds=2 if proxy else 1, least=0)
 
-    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Decide easy pairs. Send the other pairs, and pairs whose answers were refused."""
         assert rows.right is not None
         if rows.reasons:
@@ -116,9 +114,9 @@ class Cascade(op.Implementation[op.SemJoin]):
         asked = {i for i, outcome in decided.items() if node.answers and outcome is _MATCH}
         rest = [i for i in range(len(texts)) if i not in decided or i in asked]
         part = rows.only(rest)
-        table = await ctx.ask_packed(node, part, part.blocks(node, pairs=self.pairs))
-        decided |= dict(zip(rest, op.outcomes(node, table), strict=True))
-        return op.answer_table(node, [decided[i] for i in range(len(texts))])
+        answers = await ctx.ask_packed(node, part, part.blocks(node, pairs=self.pairs))
+        decided |= dict(zip(rest, answers, strict=True))
+        return [decided[i] for i in range(len(texts))]
 
     def _columns(self, node: op.SemJoin) -> tuple[str, str]:
         own, other = node.prompt.fields, node.prompt.other_fields

@@ -20,8 +20,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 
@@ -38,12 +36,12 @@ class Logit(op.ByLogOdds[op.SemJoin]):
             else cost
         )
 
-    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Send each pair, and matching pairs a second time for their answers. If answers were
         refused, the verdicts remain.
         """
         if rows.reasons:
-            verdicts = [op.Outcome({"match": True})] * rows.items.num_rows
+            verdicts = [op.Outcome({"match": True})] * len(rows.items)
         else:
             verdicts = await self.verdicts(node, rows, ctx)
         matching = [
@@ -51,11 +49,10 @@ class Logit(op.ByLogOdds[op.SemJoin]):
             for i, verdict in enumerate(verdicts)
             if node.answers and verdict.values and verdict.values["match"]
         ]
-        table = await ctx.ask_packed(
-            node, rows.only(matching), ([item] for item in range(len(matching)))
-        )
-        for item, answer in zip(matching, op.outcomes(node, table), strict=True):
+        alone = ([item] for item in range(len(matching)))
+        answers = await ctx.ask_packed(node, rows.only(matching), alone)
+        for item, answer in zip(matching, answers, strict=True):
             verdict = verdicts[item]
             values = None if answer.values is None else {**(verdict.values or {}), **answer.values}
             verdicts[item] = answer._replace(values=values, calls=(*verdict.calls, *answer.calls))
-        return op.answer_table(node, verdicts, scored=True)
+        return verdicts

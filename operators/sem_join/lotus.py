@@ -20,8 +20,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import pyarrow as pa
-
 import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Texts, claim, invalid_verdict, lacking, loaded
 
@@ -41,7 +39,7 @@ class Lotus(op.PerItem[op.SemJoin]):
             return f"LOTUS's sem_join returns only whether a pair matches, and the prompt also returns {names}; use block"
         return lacking()
 
-    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """One run of LOTUS for all left rows with the same prompt and candidates."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
@@ -60,20 +58,12 @@ class Lotus(op.PerItem[op.SemJoin]):
                 strategy=parts.reasoning if self.reasoning else None, show_progress_bar=False,
             )  # fmt: skip
             pairs = [(left, right) for left in lefts for right in rights]
-            return {
-                pair: op.Outcome(
-                    None if answer.error else {"match": match}, answer.error, answer.calls
-                )
-                for pair, match, answer in zip(
-                    pairs, verdicts.filter_outputs, model.answers, strict=True
-                )
-            }
+            found = zip(pairs, verdicts.filter_outputs, model.answers, strict=True)
+            return {pair: answer.outcome({"match": match}) for pair, match, answer in found}
 
         runs = [partial(run, lefts, rights) for (_, rights), lefts in _by_candidates(rows).items()]
         verdicts = await bridge.gather(runs)
-        return op.answer_table(
-            node, [verdicts[pair] for pair in zip(rows.lefts, rows.rights, strict=True)]
-        )
+        return [verdicts[pair] for pair in zip(rows.lefts, rows.rights, strict=True)]
 
 
 def _by_candidates(rows: op.Rows) -> dict[tuple[int, tuple[int, ...]], list[int]]:

@@ -15,8 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import pyarrow as pa
-
 import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Texts, by_prompt, lacking, loaded
 from semgraph.semantic.answers import AnswerSchema, Invalid, Note, parse
@@ -34,7 +32,7 @@ class Lotus(op.PerItem[op.SemMap]):
         """Refuse a step with a check, or a missing LOTUS."""
         return op.refuse_check(node, "LOTUS asks about an item once") or lacking()
 
-    async def answer(self, node: op.SemMap, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemMap, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """One run of LOTUS for each prompt."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
@@ -56,7 +54,7 @@ class Lotus(op.PerItem[op.SemMap]):
 
         lefts = rows.lefts
         answers = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
-        return op.answer_table(node, [answers[item] for item in range(len(lefts))])
+        return [answers[item] for item in range(len(lefts))]
 
 
 def _read(schema: AnswerSchema, text: str, calls: tuple[str, ...], note: Note) -> op.Outcome:

@@ -12,13 +12,11 @@ that earlier ones are neither lost nor paid twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 import semgraph.operator as op
+from semgraph.semantic.verdicts import normal
 
 
 @dataclass(frozen=True)
@@ -41,10 +39,9 @@ class Reflexion(op.Implementation[op.SemMap]):
             rounds=1 + self.rounds, least=rows.items
         )
 
-    async def answer(self, node: op.SemMap, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemMap, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Send each row alone, then its answer."""
-        first = await ctx.ask_packed(node, rows, ([item] for item in range(rows.items.num_rows)))
-        answers = op.outcomes(node, first)
+        answers = await ctx.ask_packed(node, rows, ([item] for item in range(len(rows.items))))
         open_items = [item for item, outcome in enumerate(answers) if outcome.error is None]
         for _ in range(self.rounds):
             reviews = await ctx.ask_reviews(
@@ -57,7 +54,7 @@ class Reflexion(op.Implementation[op.SemMap]):
                 if answers[item].error is None and answers[item].values != before.values:
                     changed.append(item)
             open_items = changed
-        return op.answer_table(node, answers)
+        return answers
 
 
 def merged(node: op.SemMap, answer: op.Outcome, review: op.Outcome) -> op.Outcome:
@@ -75,19 +72,7 @@ def merged(node: op.SemMap, answer: op.Outcome, review: op.Outcome) -> op.Outcom
 def _united(records: list[Any] | None, more: list[Any] | None) -> list[Any] | None:
     if records is None or more is None:
         return more if records is None else records
-    seen = {_normal(record) for record in records}
-    united = list(records)
+    known, new = set(map(normal, records)), dict[Any, Any]()
     for record in more:
-        if _normal(record) not in seen:
-            seen.add(_normal(record))
-            united.append(record)
-    return united
-
-
-def _normal(value: Any) -> Any:
-    """A value that is equal for records that differ only in case and white space."""
-    if isinstance(value, str):
-        return op.key(value)
-    if isinstance(value, Mapping):
-        return tuple((name, _normal(inner)) for name, inner in value.items())
-    return tuple(map(_normal, value)) if isinstance(value, list) else value
+        new.setdefault(normal(record), record)
+    return [*records, *(record for name, record in new.items() if name not in known)]

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 _LOADED: dict[tuple[str, str | None], Any] = {}
@@ -49,21 +47,16 @@ class CrossEncoder(op.Implementation[op.SemTopk]):
         """No calls."""
         return op.Cost(0, 1, 0, 0)
 
-    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Score all rows of all groups."""
         lefts = rows.lefts
         texts, questions = op.row_texts(node, rows), op.queries(node, rows)
         readable = [item for item, left in enumerate(lefts) if texts[left]]
         pairs = [(questions[lefts[item]], texts[lefts[item]]) for item in readable]
-        scores = (
-            dict(zip(readable, await asyncio.to_thread(self._scores, pairs), strict=True))
-            if pairs
-            else {}
-        )
+        found = await asyncio.to_thread(self._scores, pairs) if pairs else []
+        scores = dict(zip(readable, found, strict=True))
         least = min(scores.values(), default=0.0) - 1.0
-        return op.answer_table(
-            node, [op.Outcome({"score": scores.get(item, least)}) for item in range(len(lefts))]
-        )
+        return [op.Outcome({"score": scores.get(item, least)}) for item in range(len(lefts))]
 
     def _scores(self, pairs: list[tuple[str, str]]) -> list[float]:
         scores = self._load().predict(pairs, batch_size=self.batch, show_progress_bar=False)

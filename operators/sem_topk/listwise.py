@@ -7,9 +7,8 @@ not relevance.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
 
 import semgraph.operator as op
 
@@ -50,69 +49,47 @@ class Listwise(op.Implementation[op.SemTopk]):
             rounds=rounds, least=calls * rows.groups
         )
 
-    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Rank round by round, all groups together."""
         refusal = self.refuses(node, ctx.limits)
         if refusal:
             raise ValueError(refusal)  # it would never end
         groups = [_Group(items, node.k, self.window) for items in rows.groups()]
-        while open_groups := [group for group in groups if not group.done]:
-            windows = [(group, window) for group in open_groups for window in group.divide()]
-            rankings = await ctx.ask_rankings(node, rows, [window for _, window in windows])
-            for (group, window), ranking in zip(windows, rankings, strict=True):
-                group.take(window, ranking)
-        outcomes = {item: outcome for group in groups for item, outcome in group.outcomes().items()}
-        return op.answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
+        return await op.ranked(node, rows, ctx, groups)
 
 
-class _Group:
-    """Remaining rows, eliminated rows (the latest last), and failed rows."""
+class _Group(op.RankedGroup):
+    """Remaining rows, and eliminated rows (the latest last)."""
 
     def __init__(self, items: list[int], k: int, window: int) -> None:
-        self.k, self.window, self.size = k, window, len(items)
-        self.done = len(items) < 2
-        self._stay = list(items)
+        super().__init__(items, k)
+        self._window, self._stay, self._ranked = window, items, False
         self._out: list[list[int]] = []
-        self._errors: dict[int, op.Outcome] = {}
-        self._calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
 
-    def divide(self) -> list[list[int]]:
+    def windows(self) -> list[list[int]]:
         """The windows of a round; a last window of at most k rows advances without a call."""
-        cuts = range(0, len(self._stay), self.window)
-        windows = [self._stay[i : i + self.window] for i in cuts]
+        if self._ranked or len(self._stay) < 2:
+            return []
+        cuts = range(0, len(self._stay), self._window)
+        windows = [self._stay[i : i + self._window] for i in cuts]
         self._out.append([])
         return [window for window in windows if len(window) > self.k or len(windows) == 1]
 
-    def take(self, window: list[int], ranking: op.Ranking) -> None:
+    def take(self, window: Sequence[int], ranking: op.Ranking) -> None:
         """Advance the best of a window; the last window ranks the group."""
-        for item in window:
-            self._calls[item] += ranking.calls
-        last = len(window) == len(self._stay)
-        if ranking.order is None:
-            self._without(window, ranking)
-        elif last:
-            self._stay, self.done = list(ranking.order), True
-        else:
-            self._out[-1] += ranking.order[self.k :]
-            eliminated = set(ranking.order[self.k :])
-            self._stay = [item for item in self._stay if item not in eliminated]
-
-    def _without(self, window: list[int], ranking: op.Ranking) -> None:
-        if not ranking.faulty and len(window) > self.k + 1:
-            self.window = min(self.window, max(self.k + 1, len(window) // 2))
+        if ranking.order is not None and len(window) == len(self._stay):
+            self._stay, self._ranked = list(ranking.order), True
             return
-        failed = ranking.faulty or dict.fromkeys(window, op.Outcome(None, ranking.error))
-        for item, outcome in failed.items():
-            self._errors[item] = op.Outcome(
-                None, outcome.error, (*self._calls[item], *outcome.calls)
-            )
-        self._stay = [item for item in self._stay if item not in self._errors]
-        self.done = len(self._stay) < 2
+        left = set(() if ranking.order is None else ranking.order[self.k :])
+        if ranking.order is not None:
+            self._out[-1] += ranking.order[self.k :]
+        elif not ranking.faulty and len(window) > self.k + 1:
+            self._window = min(self._window, max(self.k + 1, len(window) // 2))
+        else:
+            self.fail(window, ranking)
+            left = {*self.errors}
+        self._stay = [item for item in self._stay if item not in left]
 
-    def outcomes(self) -> dict[int, op.Outcome]:
-        """The score of each row, by its rank."""
-        places = [*self._stay, *(item for out in reversed(self._out) for item in out)]
-        return self._errors | {
-            item: op.Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])
-            for place, item in enumerate(places)
-        }
+    def places(self) -> list[int]:
+        """The remaining rows, then the eliminated ones."""
+        return [*self._stay, *(item for out in reversed(self._out) for item in out)]

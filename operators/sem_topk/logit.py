@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 import semgraph.operator as op
 
 
@@ -30,6 +28,6 @@ class Logit(op.PerItem[op.SemTopk]):
             else None
         )
 
-    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Ask for a digit for each row."""
-        return op.answer_table(node, await ctx.ask_words(node, rows))
+        return await ctx.ask_words(node, rows)

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-import pyarrow as pa
-
 import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Sorter, Texts, invalid_number, lacking, loaded
 
@@ -58,7 +56,7 @@ class Lotus(op.Implementation[op.SemTopk]):
             rounds=rounds
         )
 
-    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """One run of LOTUS for each group."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
@@ -76,7 +74,7 @@ class Lotus(op.Implementation[op.SemTopk]):
 
         groups = [await self._ordered(node, rows, ctx, items) for items in rows.groups()]
         orders = await bridge.gather([partial(run, items) for items in groups])
-        return op.answer_table(node, [orders[item] for item in range(len(lefts))])
+        return [orders[item] for item in range(len(lefts))]
 
     async def _ordered(
         self, node: op.SemTopk, rows: op.Rows, ctx: op.Context, items: list[int]

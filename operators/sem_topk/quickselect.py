@@ -16,10 +16,9 @@ Source: Hoare (1961); LOTUS's sem_topk for pivots by embedding, which compares p
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
-
-import pyarrow as pa
 
 import semgraph.operator as op
 
@@ -53,26 +52,14 @@ class Quickselect(op.Implementation[op.SemTopk]):
             calls * rows.groups, calls * self.batch * rows.groups, seen
         )._replace(rounds=rounds)
 
-    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Cut round by round, all groups together."""
         likely = await self._likely(node, rows, ctx)
         lefts = rows.lefts
         draws = {partition: ctx.random(partition, "pivot") for partition in rows.partition}
         drawn = [draws[rows.partition[left]].random() for left in lefts]
         groups = [_Group(items, node.k, self.batch, likely, drawn) for items in rows.groups()]
-        while open_segments := [(group, segment) for group in groups for segment in group.open()]:
-            windows = [
-                (group, segment, window)
-                for group, segment in open_segments
-                for window in group.windows(segment)
-            ]
-            rankings = await ctx.ask_rankings(node, rows, [window for _, _, window in windows])
-            for (group, segment, window), ranking in zip(windows, rankings, strict=True):
-                group.take(segment, window, ranking)
-            for group, segment in open_segments:
-                group.cut(segment)
-        outcomes = {item: outcome for group in groups for item, outcome in group.outcomes().items()}
-        return op.answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
+        return await op.ranked(node, rows, ctx, groups)
 
     async def _likely(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[float]:
         """For each item an estimate of its score; 0 if it is unknown."""
@@ -109,27 +96,32 @@ class _Segment:
     done: bool = False
 
 
-class _Group:
-    """The rows of a group: ranges from the best to the worst, and failed rows."""
+class _Group(op.RankedGroup):
+    """The rows of a group: ranges from the best to the worst."""
 
     def __init__(
         self, items: list[int], k: int, batch: int, likely: list[float], drawn: list[float]
     ) -> None:
-        self.k, self.batch, self.likely, self.drawn = k, batch, likely, drawn
-        self.size = len(items)
+        super().__init__(items, k)
+        self.batch, self.likely, self.drawn = batch, likely, drawn
         self.segments = [_Segment(items)]
-        self._calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
-        self._errors: dict[int, op.Outcome] = {}
+        self._open: list[_Segment] = []
+        self._segment_of: dict[int, _Segment] = {}
 
-    def open(self) -> list[_Segment]:
-        """The ranges that overlap the first k ranks and are not sorted."""
-        segments, place = [], 0
+    def windows(self) -> list[list[int]]:
+        """Cut the ranges of the last round. The windows of those that overlap the first k ranks and
+        are not sorted.
+        """
+        for segment in self._open:
+            self._cut(segment)
+        self._open, place = [], 0
         for segment in self.segments:
             if place < self.k and len(segment.items) > 1 and not segment.done:
-                segments.append(segment)
+                self._open.append(segment)
                 segment.pivot = self._pivot(segment, self.k - place)
+                self._segment_of |= dict.fromkeys(segment.items, segment)
             place += len(segment.items)
-        return segments
+        return [window for segment in self._open for window in self._windows(segment)]
 
     def _pivot(self, segment: _Segment, wanted: int) -> int:
         """The pivot: before any comparison the row that is probably at the last wanted rank, later
@@ -140,7 +132,7 @@ class _Group:
         falling = sorted(segment.items, key=lambda item: (-self.likely[item], self.drawn[item]))
         return falling[wanted - 1 if wanted < len(falling) else (len(falling) - 1) // 2]
 
-    def windows(self, segment: _Segment) -> list[list[int]]:
+    def _windows(self, segment: _Segment) -> list[list[int]]:
         """The windows of a round: the pivot with some other rows, or the whole range."""
         batch = segment.batch or self.batch
         if len(segment.items) <= batch + 1:
@@ -148,43 +140,29 @@ class _Group:
         rest = [item for item in segment.items if item != segment.pivot]
         return [sorted([segment.pivot, *rest[i : i + batch]]) for i in range(0, len(rest), batch)]
 
-    def take(self, segment: _Segment, window: list[int], ranking: op.Ranking) -> None:
+    def take(self, window: Sequence[int], ranking: op.Ranking) -> None:
         """Sort the rows of a window before or after the pivot; a ranking of the whole range sorts
-        it.
+        it. Windows of which no row failed alone get smaller.
         """
-        for item in window:
-            self._calls[item] += ranking.calls
-        if ranking.order is None:
-            self._without(segment, window, ranking)
-            return
-        place = ranking.order.index(segment.pivot)
-        segment.better += ranking.order[:place]
-        segment.worse += ranking.order[place + 1 :]
-        segment.done = len(window) == len(segment.items)
-
-    def _without(self, segment: _Segment, window: list[int], ranking: op.Ranking) -> None:
-        """Rows that fail alone are errors; if none does, windows get smaller, and of a pair both rows
-        are errors.
-        """
-        for item in ranking.faulty:
-            self._fail(item, ranking.faulty[item].error, ranking.faulty[item].calls)
-        if not ranking.faulty and len(window) > 2:
+        segment = self._segment_of[window[0]]
+        if ranking.order is not None:
+            place = ranking.order.index(segment.pivot)
+            segment.better += ranking.order[:place]
+            segment.worse += ranking.order[place + 1 :]
+            segment.done = len(window) == len(segment.items)
+        elif not ranking.faulty and len(window) > 2:
             segment.batch = (len(window) - 1) // 2
-        elif not ranking.faulty:
-            for item in window:
-                self._fail(item, ranking.error, ())
+        else:
+            self.fail(window, ranking)
 
-    def _fail(self, item: int, error: str | None, calls: tuple[str, ...]) -> None:
-        self._errors[item] = op.Outcome(None, error, (*self._calls[item], *calls))
-
-    def cut(self, segment: _Segment) -> None:
+    def _cut(self, segment: _Segment) -> None:
         """Replace the range by its parts. If some rows could not be compared, it is unchanged."""
         at = self.segments.index(segment)
-        left = [item for item in segment.items if item not in self._errors]
-        better = [item for item in segment.better if item not in self._errors]
-        worse = [item for item in segment.worse if item not in self._errors]
+        left = [item for item in segment.items if item not in self.errors]
+        better = [item for item in segment.better if item not in self.errors]
+        worse = [item for item in segment.worse if item not in self.errors]
         placed = {*better, *worse, segment.pivot}
-        if segment.pivot in self._errors or len(placed) < len(left):
+        if segment.pivot in self.errors or len(placed) < len(left):
             self.segments[at : at + 1] = [_Segment(left, segment.batch)]
             return
         if segment.done:
@@ -194,12 +172,6 @@ class _Group:
         parts = [sorted(better), [segment.pivot], sorted(worse)]
         self.segments[at : at + 1] = [_Segment(items, segment.batch) for items in parts if items]
 
-    def outcomes(self) -> dict[int, op.Outcome]:
-        """The score of each row, by its rank."""
-        places = [
-            item for segment in self.segments for item in segment.items if item not in self._errors
-        ]
-        return self._errors | {
-            item: op.Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])
-            for place, item in enumerate(places)
-        }
+    def places(self) -> list[int]:
+        """The rows of all ranges."""
+        return [item for segment in self.segments for item in segment.items]

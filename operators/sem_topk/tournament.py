@@ -13,9 +13,8 @@ selection by tournament.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
 
 import semgraph.operator as op
 
@@ -39,33 +38,23 @@ class Tournament(op.Implementation[op.SemTopk]):
             rounds=rounds, least=(size - 1) * rows.groups
         )
 
-    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[op.Outcome]:
         """Play round by round, all groups together."""
-        cups = [_Cup(items, node.k) for items in rows.groups()]
-        while matches := [(cup, match) for cup in cups for match in cup.draw()]:
-            rankings = await ctx.ask_rankings(node, rows, [match for _, match in matches])
-            for (cup, match), ranking in zip(matches, rankings, strict=True):
-                cup.take(match, ranking)
-        outcomes = {item: outcome for cup in cups for item, outcome in cup.outcomes().items()}
-        return op.answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
+        return await op.ranked(node, rows, ctx, [_Cup(items, node.k) for items in rows.groups()])
 
 
-class _Cup:
-    """The state of a group: rows in the current tournament, losses between rows, ranked rows, and
-    failed rows.
-    """
+class _Cup(op.RankedGroup):
+    """The state of a group: rows in the current tournament, losses between rows, ranked rows."""
 
     def __init__(self, items: list[int], k: int) -> None:
-        self.k, self.size = k, len(items)
+        super().__init__(items, k)
         self._in = list(items)
         self._lost_to: dict[int, list[int]] = {item: [] for item in items}
         self._placed: list[int] = []
         self._waiting: list[int] = []
         self._eliminated: list[int] = []
-        self._calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
-        self._errors: dict[int, op.Outcome] = {}
 
-    def draw(self) -> list[list[int]]:
+    def windows(self) -> list[list[int]]:
         """The matches of the next round: neighbours in row order; the last match may have three
         rows.
         """
@@ -86,40 +75,22 @@ class _Cup:
             self._waiting += self._lost_to[best]
         self._in, self._waiting = sorted(self._waiting), []
 
-    def take(self, match: list[int], ranking: op.Ranking) -> None:
-        """Advance the winner."""
-        for item in match:
-            self._calls[item] += ranking.calls
-        if ranking.order is None:
-            self._without(match, ranking)
-        else:
+    def take(self, window: Sequence[int], ranking: op.Ranking) -> None:
+        """Advance the winner, or the rows that did not fail."""
+        if ranking.order is not None:
             winner, *losers = ranking.order
             self._in.append(winner)
             self._lost_to[winner] += losers
             self._eliminated += reversed(losers)
-
-    def _without(self, match: list[int], ranking: op.Ranking) -> None:
-        """Rows that fail alone are errors; if none does, all rows of the match are errors."""
-        failed = {item: outcome.error for item, outcome in ranking.faulty.items()} or dict.fromkeys(
-            match, ranking.error
-        )
-        for item in match:
-            if item in failed:
-                alone = ranking.faulty[item].calls if item in ranking.faulty else ()
-                self._errors[item] = op.Outcome(None, failed[item], (*self._calls[item], *alone))
+            return
+        self.fail(window, ranking)
+        for item in window:
+            if item in self.errors:
                 self._waiting += self._lost_to[item]
             else:
                 self._in.append(item)
 
-    def outcomes(self) -> dict[int, op.Outcome]:
-        """The score of each row, by its rank."""
+    def places(self) -> list[int]:
+        """The ranked rows, then the others, the last eliminated first."""
         rest = [*self._in, *reversed(self._eliminated)]
-        places = [
-            item
-            for item in dict.fromkeys([*self._placed, *rest, *self._lost_to])
-            if item not in self._errors
-        ]
-        return self._errors | {
-            item: op.Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])
-            for place, item in enumerate(places)
-        }
+        return [*dict.fromkeys([*self._placed, *rest, *self._lost_to])]

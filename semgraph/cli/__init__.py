@@ -89,32 +89,17 @@ def everything(
     """Knowledge-graph pipelines as query plans."""
 
 
-for command in (
-    run.run,
-    run.explain,
-    refresh,
-    diff,
-    compare,
-    tune,
-    records.report,
-    records.why,
-    records.export,
-    serve,
-    machine.cypher,
-    machine.doctor,
-):
+_COMMANDS = [run.run, run.explain, refresh, diff, compare, tune, records.report, records.why]
+for command in [*_COMMANDS, records.export, serve, machine.cypher, machine.doctor]:
     app.command()(command)
 app.command("show")(records.show_graph)
-for name, group in {
-    "plans": plans.app,
-    "operators": plans.operators,
-    "functions": plans.functions,
-    "model": machine.models,
-    "neo4j": machine.neo4j,
-    "runs": records.app,
-    "journal": records.journal,
-}.items():
-    app.add_typer(group, name=name)
+app.add_typer(plans.app, name="plans")
+app.add_typer(plans.operators, name="operators")
+app.add_typer(plans.functions, name="functions")
+app.add_typer(machine.models, name="model")
+app.add_typer(machine.neo4j, name="neo4j")
+app.add_typer(records.app, name="runs")
+app.add_typer(records.journal, name="journal")
 
 
 def main() -> None:

@@ -136,9 +136,8 @@ def read_arms(
         name: named_values("--variant", listed(text), form=_VARIANT)
         for name, text in named_values("--variant", variants, ":", _VARIANT).items()
     }
-    return {
-        "variants": {n: {k: _value(k, v) for k, v in own.items()} for n, own in changes.items()}
-    }
+    typed_changes = {n: {k: _value(k, v) for k, v in own.items()} for n, own in changes.items()}
+    return {"variants": typed_changes}
 
 
 def _value(key: str, text: str) -> Any:

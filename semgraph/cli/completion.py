@@ -19,42 +19,60 @@ from semgraph.stores.registry import FORMS
 _VARIABLE = re.compile(r"[A-Z].*")  # a placeholder in the form of an address
 
 
-def plans(incomplete: str) -> list[str]:
+Completer = Callable[[typer.Context, str], list[str]]
+
+
+def _of(names: Callable[[typer.Context], Iterable[str]]) -> Completer:
+    """The completion to some names."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        return [name for name in names(ctx) if name.startswith(incomplete)]
+
+    return complete
+
+
+def _plans(_ctx: typer.Context) -> list[str]:
     """The plans that commands find by name, and the YAML files of the working directory."""
-    return _beginning(incomplete, [*plan_names(), *map(str, sorted(Path().glob("*.yaml")))])
+    return [*plan_names(), *map(str, sorted(Path().glob("*.yaml")))]
 
 
-def runs(incomplete: str) -> list[str]:
+def _runs(_ctx: typer.Context) -> list[str]:
     """The runs with records, latest last."""
     names = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
-    return _beginning(incomplete, [*names, LAST] if names else [])
+    return [*names, LAST] if names else []
 
 
-def presets(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The presets of the plan."""
-    return _beginning(incomplete, _declared(ctx, "presets"))
+def _operators(_ctx: typer.Context) -> list[str]:
+    """The operators with implementations."""
+    return [path.name for path in sorted(operators_folder().iterdir()) if any(path.glob("*.py"))]
 
 
-def params(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The parameters of the plan, each followed by `=`."""
-    return _beginning(incomplete, (f"{name}=" for name in _declared(ctx, "params")))
+def _models(_ctx: typer.Context) -> list[str]:
+    """The forms of model names."""
+    from semgraph.llm.providers import PROVIDERS, options_of
+
+    return [name + ":" * PROVIDERS[name].names_required for name in options_of("model")]
 
 
-def inputs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The inputs of the plan, each followed by `=`."""
-    return _beginning(incomplete, (f"{name}=" for name in _declared(ctx, "inputs")))
+def _local_models(_ctx: typer.Context) -> list[str]:
+    """The downloadable models."""
+    from semgraph.llm.catalogue import CATALOGUE
+
+    return [model.name for model in CATALOGUE]
 
 
-def steps(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The steps of the plan itself, without those of called plans."""
-    return _beginning(incomplete, _declared(ctx, "steps"))
+def _declared(key: str, end: str = "") -> Completer:
+    """The names below a key of the plan on the command line, each followed by `end`; none if the plan
+    cannot be read. Steps are those of the plan itself, without those of called plans.
+    """
+    return _of(lambda ctx: [f"{name}{end}" for name in _names_below(ctx, key)])
 
 
 def uses(ctx: typer.Context, incomplete: str) -> list[str]:
     """The steps of the plan itself, each followed by `=`; after it, the shipped implementations."""
     step, equals, begun = incomplete.partition("=")
     if not equals:
-        return _beginning(step, (f"{name}=" for name in _declared(ctx, "steps")))
+        return _declared("steps", "=")(ctx, step)
     return [f"{step}={name}" for name in implementations(begun)]
 
 
@@ -63,57 +81,11 @@ def implementations(incomplete: str) -> list[str]:
     `nested_loop,block`.
     """
     before, comma, begun = incomplete.rpartition(",")
-    names = {file.stem for file in operators_folder().glob("*/[!_]*.py")}
-    return [f"{before}{comma}{name}" for name in _beginning(begun, sorted(names))]
+    names = sorted({file.stem for file in operators_folder().glob("*/[!_]*.py")})
+    return [f"{before}{comma}{name}" for name in names if name.startswith(begun)]
 
 
-def operators(incomplete: str) -> list[str]:
-    """The operators with implementations."""
-    folders = (path.name for path in sorted(operators_folder().iterdir()) if any(path.glob("*.py")))
-    return _beginning(incomplete, folders)
-
-
-def models(incomplete: str) -> list[str]:
-    """The forms of model names."""
-    from semgraph.llm.providers import PROVIDERS, options_of
-
-    names = (name + ":" * PROVIDERS[name].names_required for name in options_of("model"))
-    return _beginning(incomplete, names)
-
-
-def stores(incomplete: str) -> list[str]:
-    """The forms of store addresses."""
-    return _beginning(incomplete, (_VARIABLE.sub("", form) for form in FORMS))
-
-
-def local_models(incomplete: str) -> list[str]:
-    """The downloadable models."""
-    from semgraph.llm.catalogue import CATALOGUE
-
-    return _beginning(incomplete, (model.name for model in CATALOGUE))
-
-
-BY_VALUE: dict[str, Callable[..., list[str]]] = {  # by the word for an argument or a value
-    "PLAN": plans,
-    "RUN": runs,
-    "RUN|COMPARISON": runs,
-    "RUN|WHAT": runs,
-    "PARAM=VALUE": params,
-    "STEP": steps,
-    "STEP=IMPLEMENTATION": uses,
-    "A,B,…": implementations,
-    "OPERATOR": operators,
-    "MODEL": models,
-    "STORE": stores,
-}
-
-
-def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def _declared(ctx: typer.Context, key: str) -> Iterator[str]:
-    """The names below a key of the plan on the command line; none if it cannot be read."""
+def _names_below(ctx: typer.Context, key: str) -> Iterator[str]:
     from semgraph.errors import PlanError
     from semgraph.frontend.document import find_plan, read_file
 
@@ -123,3 +95,17 @@ def _declared(ctx: typer.Context, key: str) -> Iterator[str]:
         data = read_file(find_plan(plan)[0]).data if plan else None
         names = data.get(key) if isinstance(data, dict) else None
         yield from names if isinstance(names, dict) else ()
+
+
+presets, inputs, local_models = _declared("presets"), _declared("inputs", "="), _of(_local_models)
+BY_VALUE: dict[str, Callable[..., list[str]]] = {  # by the word for an argument or a value
+    "PLAN": _of(_plans),
+    **dict.fromkeys(("RUN", "RUN|COMPARISON", "RUN|WHAT"), _of(_runs)),
+    "PARAM=VALUE": _declared("params", "="),
+    "STEP": _declared("steps"),
+    "STEP=IMPLEMENTATION": uses,
+    "A,B,…": implementations,
+    "OPERATOR": _of(_operators),
+    "MODEL": _of(_models),
+    "STORE": _of(lambda _ctx: (_VARIABLE.sub("", form) for form in FORMS)),
+}

@@ -85,9 +85,8 @@ def pull(
         if on_disk(model):
             options.talk(f"{model.name} is here already ({size(model.size)})")
         else:
-            options.talk(
-                f"{model.name}: {size(model.size)}, {model.licence}, SHA-256 {model.files[0].sha256[:16]}…"
-            )
+            digest = f"SHA-256 {model.files[0].sha256[:16]}…"
+            options.talk(f"{model.name}: {size(model.size)}, {model.licence}, {digest}")
             with downloading(options.err, model.name, quiet=bool(options.quiet)) as report:
                 fetch(model, source, progress=report)
         options.show(f"{model.name}: {try_local(model)}")
@@ -132,19 +131,15 @@ def start(
         if progress.phase not in phases:
             phases.append(progress.phase)
             if progress.phase != "start":
-                options.talk(
-                    f"Neo4j {neo4j_local.VERSION} Community (GPLv3, from Maven Central): {progress.phase} …"
-                )
+                what = f"Neo4j {neo4j_local.VERSION} Community (GPLv3, from Maven Central)"
+                options.talk(f"{what}: {progress.phase} …")
         if options.verbose and progress.total:
             options.talk(f"  {progress.done} of {progress.total} files, {size(progress.size)}")
 
     server = neo4j_local.start(folder or neo4j_local.FOLDER, port, progress=report)
-    took = (
-        f"started in {duration(time.monotonic() - began)}, "
-        if "start" in phases
-        else "running already, "
-    )
-    _show(options, server, f"{took}pid {server.pid}", folder)
+    took = f"started in {duration(time.monotonic() - began)}"
+    took = took if "start" in phases else "running already"
+    _show(options, server, f"{took}, pid {server.pid}", folder)
 
 
 @neo4j.command()
@@ -175,20 +170,15 @@ def stop(options: CommonOptions, folder: str | None = _FOLDER) -> None:
 def _show(options: CommonOptions, server: LocalServer, state: str, folder: str | None) -> None:
     from semgraph.render.machine import described_server, server_line
 
+    options.result(described_server(server), [server_line(server, state)])
     if options.json:
-        options.dump(described_server(server))
         return
-    options.show(server_line(server, state))
-    if folder is None:
-        own, use = "", "--store neo4j-local"
-    else:
+    own, use = "", "--store neo4j-local"
+    if folder is not None:
         own = f" --folder {folder}"
         use = f'NEO4J_URI={server.uri} NEO4J_PASSWORD="$(cat {folder}/password)" semgraph ... --store neo4j'
-    options.talk(
-        f"use it: {use} · stop it: semgraph neo4j stop{own}"
-        if server.running
-        else f"start it: semgraph neo4j start{own}"
-    )
+    running = f"use it: {use} · stop it: semgraph neo4j stop{own}"
+    options.talk(running if server.running else f"start it: semgraph neo4j start{own}")
 
 
 @everywhere

@@ -55,14 +55,17 @@ _EVERYWHERE = [flag.argument for flag in _FLAGS if not flag.commands]
 _ELSEWHERE = "Name another place"
 _HINTS = {
     errno.EISDIR: "A file is needed there: name one",
-    errno.EEXIST: "A folder is needed there, and this is a file: name another place",
-    errno.ENOTDIR: "A folder is needed there, and this is a file: name another place",
     errno.ENOENT: "Make the folder first, or name another place",
-    errno.EACCES: f"{_ELSEWHERE}, or ask for the right to read and write there",
-    errno.EPERM: f"{_ELSEWHERE}, or ask for the right to read and write there",
     errno.EROFS: f"Nothing can be written there. {_ELSEWHERE}",
     errno.ENOSPC: f"Free some room on that disk. {_ELSEWHERE}",
     errno.ENAMETOOLONG: "Give it a shorter name",
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM), f"{_ELSEWHERE}, or ask for the right to read and write there"
+    ),
+    **dict.fromkeys(
+        (errno.EEXIST, errno.ENOTDIR),
+        "A folder is needed there, and this is a file: name another place",
+    ),
 }
 
 
@@ -72,9 +75,8 @@ def option(spelling: str, help: str, default: Any = None, **more: Any) -> Any:  
     """
     words = spelling.split(" ")
     value = "" if words[-1].startswith("-") else words.pop()
-    return typer.Option(
-        default, *words, metavar=value or None, help=help, **_completed(value, more)
-    )
+    more = _completed(value, more)
+    return typer.Option(default, *words, metavar=value or None, help=help, **more)
 
 
 def argument(value: str, help: str | None = None, default: Any = ..., **more: Any) -> Any:  # noqa: A002 - the name in typer
@@ -196,11 +198,8 @@ class CommonOptions:
         typed = [(name, value) for name, value in values.items() if isinstance(value, str)]
         lists = ((n, value) for n, value in common.items() if isinstance(value, list))
         typed += [(name, value) for name, values in lists for value in values]
-        return "".join(
-            f" --{name} {quote(without_password(value))}"
-            for name, value in typed
-            if not names or name in names
-        )
+        wanted = ((name, value) for name, value in typed if name in (names or (name,)))
+        return "".join(f" --{name} {quote(without_password(value))}" for name, value in wanted)
 
     def wait(self, job: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, which a signal stops. Raises as `run_until_signal`. With JSON it has
@@ -241,9 +240,8 @@ class CommonOptions:
         safe = redacted_values(value)
         if data:
             safe[data] = value[data]
-        text = json.dumps(
-            safe, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
-        )
+        encoder = json.JSONEncoder(ensure_ascii=False, indent=2, default=lambda v: redacted(str(v)))
+        text = encoder.encode(safe)
         typer.echo(escaped(text, in_json=True))
 
     def result(self, data: Any, lines: Iterable[str | Text]) -> None:
@@ -336,18 +334,13 @@ class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
         _plain_flags(self, ctx)
-        common = [p for p in self.params if getattr(p, "rich_help_panel", None) == _PANEL]
-        self.epilog = _DESCRIBED if common else None
+        params = self.params
+        self.params = [p for p in params if getattr(p, "rich_help_panel", None) != _PANEL]
+        self.epilog = _DESCRIBED if len(self.params) < len(params) else None
         try:
-            _hide(common, hidden=True)
             super().format_help(ctx, formatter)
         finally:
-            _hide(common, hidden=False)
-
-
-def _hide(parameters: Sequence[Any], *, hidden: bool) -> None:
-    for parameter in parameters:
-        parameter.hidden = hidden
+            self.params = params
 
 
 class Commands(typer.Typer):
@@ -396,9 +389,8 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
             command(options, **values)
 
     parameters = [context, *own, *settings, *shared]
-    run.__doc__ = "\n\n".join(
-        " ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n")
-    )
+    parts = (inspect.getdoc(command) or "").split("\n\n")
+    run.__doc__ = "\n\n".join(" ".join(part.split()) for part in parts)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
@@ -473,19 +465,13 @@ def message_of(error: BaseException) -> str:
 
 def _system(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
-    if not error.filename and error.errno == errno.ENOENT and _is_gone():
-        return "the folder that this runs in is not there any more. Change to another one"
+    if not error.filename and error.errno == errno.ENOENT:
+        try:
+            os.getcwd()  # noqa: PTH109 - asks the system
+        except OSError:
+            return "the folder that this runs in is not there any more. Change to another one"
     hint = _HINTS.get(error.errno or 0)
     return f"{where}{error.strerror or error}" + (f". {hint}" if hint else "")
-
-
-def _is_gone() -> bool:
-    """Whether the current folder was deleted."""
-    try:
-        os.getcwd()  # noqa: PTH109 - asks the system
-    except OSError:
-        return True
-    return False
 
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
@@ -552,11 +538,8 @@ def _handling(first: Callable[[], object]) -> Iterator[None]:
 
 def _numbers() -> list[signal.Signals]:
     signals = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-    return [
-        number
-        for number in signals
-        if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN
-    ]
+    ignored = [n for n in signals if signal.getsignal(n) == signal.SIG_IGN]
+    return [n for n in signals if n.name != "SIGHUP" or n not in ignored]
 
 
 def named_values(

@@ -11,9 +11,8 @@ import typer
 
 from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, option
 
-app = Commands(
-    help="Plans: list, show, check, copy, new; the schema of their language.", no_args_is_help=True
-)
+_HELP = "Plans: list, show, check, copy, new; the schema of their language."
+app = Commands(help=_HELP, no_args_is_help=True)
 operators = Commands(help="Operators and their implementations.", no_args_is_help=True)
 functions = Commands(help="Functions that expressions call.", no_args_is_help=True)
 
@@ -62,15 +61,11 @@ def check(
 
     settings = options.settings()
     check_choices = partial(check_implementations, library=Library(settings.operators))
-    names = files or ["plans"]
-    checks = [checked(path, check_choices, settings.functions) for path in files_in(names)]
-    options.result(
-        [
-            {"file": c.file, "ok": not c.problems, "problems": c.problems, "warnings": c.warnings}
-            for c in checks
-        ],
-        check_lines(checks),
-    )
+    paths = files_in(files or ["plans"])
+    checks = [checked(path, check_choices, settings.functions) for path in paths]
+    told = [{n: getattr(c, n) for n in ("file", "problems", "warnings")} for c in checks]
+    data = [{"file": own["file"], "ok": not own["problems"], **own} for own in told]
+    options.result(data, check_lines(checks))
     if summary := verdict(checks):
         options.talk(summary)
         raise typer.Exit(2)
@@ -112,9 +107,8 @@ def copy(
     new = copied(plan, folder, options.settings().functions, only or ())
     options.show(*map(str, new))
     if not new:
-        options.talk(
-            f"nothing to copy: all that {plan} needs is in {folder} already, as it is here"
-        )
+        there = f"all that {plan} needs is in {folder} already, as it is here"
+        options.talk(f"nothing to copy: {there}")
 
 
 @app.command()
@@ -155,9 +149,8 @@ def list_operators(options: CommonOptions) -> None:
         options.dump(described_operators(by_operator))
     else:
         options.show(*operator_lines(by_operator, options.out.width))
-        options.talk(
-            "choose with --use STEP=IMPLEMENTATION, or under `use` in a plan; yours: --operators DIR"
-        )
+        own = "or under `use` in a plan; yours: --operators DIR"
+        options.talk(f"choose with --use STEP=IMPLEMENTATION, {own}")
 
 
 @operators.command("new")

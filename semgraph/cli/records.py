@@ -5,6 +5,7 @@ as a file.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -112,12 +113,16 @@ def report(
     """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison or
     a tuning the table and the charts.
     """
-    from semgraph.formats import size
     from semgraph.render.html import save
 
-    file = save(records, Path(to))
+    _written(options, save(records, Path(to)), "; it holds prompts and answers")
+
+
+def _written(options: CommonOptions, file: Path, more: str = "") -> None:
+    from semgraph.formats import size
+
     length = file.stat().st_size
-    line = f"{file}   {size(length)}, opens without a network; it holds prompts and answers"
+    line = f"{file}   {size(length)}, opens without a network{more}"
     options.result({"file": str(file), "bytes": length}, [line])
 
 
@@ -158,9 +163,8 @@ def prune(
 
     match = re.fullmatch(r"(\d{1,6})([dhm])", older)
     if match is None:
-        raise PlanError(
-            f'--older "{older}" is no age', hint="days, hours or minutes: 90d, 12h, 30m"
-        )
+        hint = "days, hours or minutes: 90d, 12h, 30m"
+        raise PlanError(f'--older "{older}" is no age', hint=hint)
     with options.session() as session:
         before = session.journal_bytes
         age = timedelta(**{_UNITS[match[2]]: int(match[1])})
@@ -169,9 +173,8 @@ def prune(
     if options.json:
         options.dump({"answers": answers, "vectors": vectors, "before": before, "after": after})
     else:
-        options.show(
-            f"{counted(answers, vectors)} deleted: {size(before)} before, {size(after)} now"
-        )
+        sizes = f"{size(before)} before, {size(after)} now"
+        options.show(f"{counted(answers, vectors)} deleted: {sizes}")
 
 
 @everywhere
@@ -189,14 +192,11 @@ def show_graph(
     ),
 ) -> None:
     """Show the graph of a group as the store has it; without GROUP, the groups."""
-    from semgraph.formats import size
-    from semgraph.render.stored import group_lines
-
     with options.session() as session:
         if group is None:
             groups = options.wait(session.agroups(graph))
             if len(groups) != 1:
-                options.result(groups, group_lines(groups, options.out.width))
+                options.result(groups, _listed(groups))
                 return
             group = next(iter(groups))
         shown = options.wait(session.ashow(group, at=at, graph=graph))
@@ -204,11 +204,19 @@ def show_graph(
         options.warn(f"! {note}")
     if to is None:
         options.result(shown.as_dict(), shown.lines(options.out.width))
+    else:
+        _written(options, shown.save(to))
+
+
+def _listed(groups: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    from semgraph.formats import count, plural
+
+    if not groups:
+        yield "no rows of this graph; for those of another one, name its file: --graph FILE"
         return
-    file = shown.save(to)
-    length = file.stat().st_size
-    line = f"{file}   {size(length)}, opens without a network"
-    options.result({"file": str(file), "bytes": length}, [line])
+    yield plural(len(groups), "group")
+    for name, counts in groups.items():
+        yield f"  {name}: " + ", ".join(f"{count(n)} {label}" for label, n in counts.items())
 
 
 @everywhere

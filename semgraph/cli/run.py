@@ -130,9 +130,8 @@ def _report(
         options.dump(result.to_json(), data="tables")
     else:
         every = bool(options.verbose)
-        options.show(
-            *outcome(result, plan, options.out.width, seconds, every=every, until=request.until)
-        )
+        width, every = options.out.width, bool(options.verbose)
+        options.show(*outcome(result, plan, width, seconds, every=every, until=request.until))
     stays = request.writes and lasts(session.settings.store)
     own_rows = bool(given.input) or request.resume is not None
     replayed = PROVIDERS[session.settings.embedder.provider].replays  # no rows but its own

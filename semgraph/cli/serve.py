@@ -156,9 +156,8 @@ def _serve_http(
     from semgraph.serve.transports import serve_http
 
     def ready(url: str) -> None:
-        options.talk(
-            f"serving {plural(len(server.names), 'tool')} at {url}: {', '.join(server.names)}"
-        )
+        tools = f"{plural(len(server.names), 'tool')} at {url}: {', '.join(server.names)}"
+        options.talk(f"serving {tools}")
 
     async def work() -> None:
         async with session:

@@ -173,14 +173,8 @@ class Quality:
             return cls()
         total = score(pooled(tallies), independent=independent)
         by_trial = tuple(score(each).f1 for each in tallies)
-        return cls(
-            precision=total.precision,
-            recall=total.recall,
-            f1=total.f1,
-            interval=total.interval,
-            spread=spread(by_trial),
-            by_trial=by_trial,
-        )
+        parts = total.precision, total.recall, total.f1, total.interval
+        return cls(*parts, spread(by_trial), by_trial=by_trial)
 
 
 def with_differences(
@@ -291,7 +285,28 @@ class Arm:
         Raises:
             PlanError: The column, row or trial does not exist.
         """
-        return _evidence(self, trial, where)
+        comparison = self.comparison
+        if comparison is None or comparison.rows is None:
+            hint = "compare a step of the plan: step=..."
+            raise PlanError("whole plans were compared, which have no frozen rows", hint=hint)
+        of, names = trial_of(self, trial), comparison.rows.column_names
+        for path in where:
+            if path.split(".")[0] not in names:
+                what = f'the frozen rows have no column "{path}"'
+                raise PlanError(what, **among(path, names, "columns"))
+        selected = {
+            i: row
+            for i, row in enumerate(comparison.rows.to_pylist())
+            if all(as_text(at(row, p)) == as_text(v) for p, v in where.items())
+        }
+        if not selected:
+            what = ", ".join(f"{name}={value}" for name, value in where.items())
+            there = f"there are {comparison.rows.num_rows:,} rows"
+            raise PlanError(f"no frozen row has {what}", there=there)
+        items = [] if of.answers is None else of.answers.to_pylist()
+        with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
+            asked = tuple(asked_item(item, lookup) for item in items if item[INPUT_ROW] in selected)
+        return Evidence(self.name, trial, tuple(selected.values()), asked)
 
 
 @dataclass(frozen=True, repr=False)
@@ -406,13 +421,12 @@ class Comparison(display.Displayed):
         names = list(dict.fromkeys([*self.key, *next(iter(texts.values()), ())]))
         own = free_name(one, [*names, "truth"])
         others = free_name(other, [*names, "truth", own])
-        ours, theirs = (
-            trial_answers(
-                trial_of(self[name], trial), self.key, self.compare, _with_keys(self), name
-            )
-            for name in (one, other)
-        )
-        true = None if self.wanted is None else _true(self.wanted, self)
+        of = self.key, self.compare, _with_keys(self)
+        ours, theirs = (trial_answers(trial_of(self[n], trial), *of, n) for n in (one, other))
+        true: RowAnswers | None = None  # by row of the truth
+        if self.wanted is not None:
+            units = self.wanted if self.wanted.num_rows else None
+            true = answers_of(correct(self.wanted), self.key, self.compare, units)
         none: Counter[Hashable] = Counter()
         different: list[dict[str, Any]] = []
         for unit in dict.fromkeys([*ours, *theirs]):
@@ -486,9 +500,7 @@ class Comparison(display.Displayed):
 
 def _mean(spent: Sequence[Spent]) -> Spent:
     total, number = sum(spent, Spent()), max(len(spent), 1)
-    calls, sent, said = (
-        round(n / number) for n in (total.calls, total.tokens_in, total.tokens_out)
-    )
+    calls, sent, said = (round(n / number) for n in astuple(total)[:3])
     return Spent(calls, sent, said, None if total.dollars is None else total.dollars / number)
 
 
@@ -549,18 +561,9 @@ def trial_answers(
     return result
 
 
-def _true(wanted: pa.Table, comparison: Comparison) -> RowAnswers:
-    """The true answers, by row of the truth."""
-    units = wanted if wanted.num_rows else None
-    return answers_of(correct(wanted), comparison.key, comparison.compare, units)
-
-
 def _with_keys(comparison: Comparison) -> pa.Table | None:
-    rows = comparison.rows
-    named = rows is not None and all(
-        path.split(".")[0] in rows.column_names for path in comparison.key
-    )
-    return rows if named else None
+    rows, keys = comparison.rows, [path.split(".")[0] for path in comparison.key]
+    return rows if rows is not None and set(keys) <= set(rows.column_names) else None
 
 
 def _texts(comparison: Comparison) -> Mapping[Hashable, dict[str, str | None]]:
@@ -612,33 +615,6 @@ def by_reason(failures: Iterable[Failure]) -> tuple[Failed, ...]:
     """Failures by step and reason, most frequent first."""
     counts = Counter((failure.step, failure.error) for failure in failures)
     return tuple(Failed(rows, step, error) for (step, error), rows in counts.most_common())
-
-
-def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
-    """See `Arm.why`."""
-    comparison = arm.comparison
-    if comparison is None or comparison.rows is None:
-        hint = "compare a step of the plan: step=..."
-        raise PlanError("whole plans were compared, which have no frozen rows", hint=hint)
-    trial = trial_of(arm, number)
-    names = comparison.rows.column_names
-    for path in where:
-        if path.split(".")[0] not in names:
-            what = f'the frozen rows have no column "{path}"'
-            raise PlanError(what, **among(path, names, "columns"))
-    rows = comparison.rows.to_pylist()
-    selected = {
-        i
-        for i, row in enumerate(rows)
-        if all(as_text(at(row, p)) == as_text(v) for p, v in where.items())
-    }
-    if not selected:
-        what = "no frozen row has " + ", ".join(f"{name}={value}" for name, value in where.items())
-        raise PlanError(what, there=f"there are {len(rows):,} rows")
-    items = [] if trial.answers is None else trial.answers.to_pylist()
-    with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
-        asked = tuple(asked_item(item, lookup) for item in items if item[INPUT_ROW] in selected)
-    return Evidence(arm.name, number, tuple(rows[i] for i in sorted(selected)), asked)
 
 
 FILE = "comparison.json"

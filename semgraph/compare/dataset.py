@@ -33,7 +33,7 @@ class Dataset:
             known = among(str(name), sorted(f.name for f in shipped.iterdir()), "semgraph has")
             raise PlanError(f'there is no folder and no data set "{name}"', **known)
         files = dict[str, Path]()
-        for path in sorted(f for f in folder.iterdir() if f.suffix.lower() in _ENDINGS):
+        for path in sorted(f for f in folder.glob("[!.]*") if f.suffix.lower() in _ENDINGS):
             if (other := files.setdefault(path.stem, path)) != path:
                 what = f"{path} and {other.name} have one name"
                 raise InputError(what, hint="keep one of them")
@@ -73,11 +73,10 @@ class Dataset:
         step that calls a model; none of a plan that writes a graph. Raises PlanError.
         """
         whole = self.files.get(_TRUTH) if truth is None else truth
-        if truth is None and (labels := self.files.get(_LABELS)):
+        if truth is None and step is None and (labels := self.files.get(_LABELS)):
             return {"labels": labels}
-        parts = {n.partition(".")[2]: p for n, p in self.files.items() if n.startswith("truth.")}
-        if truth is not None:
-            parts = {}
+        own = self.files if truth is None else {}
+        parts = {name.partition(".")[2]: own[name] for name in own if name.startswith("truth.")}
         if step is not None or (whole is None and not parts) or (whole is not None and plan.writes):
             return {"step": step, "truth": parts.get(step or "", whole)}
         steps = plan.asking if whole is not None else list(parts)

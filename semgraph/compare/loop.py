@@ -8,13 +8,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
+from typing import Any
 
 from semgraph.compare.comparison import Arm, Comparison, Estimate, Trial
 from semgraph.compare.plans import PlanArms
 from semgraph.compare.preview import admit
 from semgraph.compare.request import ComparisonRecord, ComparisonRequest, Runner
 from semgraph.compare.step import StepArms
-from semgraph.compare.trial import KEPT, Attempt, Bench
+from semgraph.compare.trial import KEPT, Attempt, Attempts, Bench
 from semgraph.errors import BudgetReached, Fault, PlanError
 from semgraph.execution.runtime import Opened, require_prices
 from semgraph.logical.plan import LogicalPlan
@@ -81,20 +82,19 @@ async def _compared(arms: StepArms | PlanArms, bench: Bench) -> Comparison:
     record.begin()
     attempts: dict[str, list[Attempt]] = {name: [] for name in bench.arms}
     stopped = await _try(arms, bench, attempts)
-    quality = arms.scored(attempts)
+    more = {"reference": arms.reference, "estimates": tuple(arms.estimates)}
+    return compared(arms, record, attempts, stopped=stopped, **more)
+
+
+def compared(
+    arms: StepArms | PlanArms, record: ComparisonRecord, attempts: Attempts, **more: Any
+) -> Comparison:
+    """Score the attempts of some arms, and record the result."""
+    quality, of = arms.scored(attempts), record.request.arms
     graphs = arms.graphs(attempts) if isinstance(arms, PlanArms) else {}
-    result = [
-        Arm(
-            name,
-            request.arms[name].changes,
-            tuple(t.trial for t in own),
-            quality[name],
-            graphs.get(name),
-        )
-        for name, own in attempts.items()
-    ]
-    facts = {"reference": arms.reference, "estimates": tuple(arms.estimates), **arms.facts()}
-    return record.comparison(result, stopped=stopped, **facts)
+    trials = {name: tuple(each.trial for each in own) for name, own in attempts.items()}
+    result = [Arm(n, of[n].changes, own, quality[n], graphs.get(n)) for n, own in trials.items()]
+    return record.comparison(result, **more, **arms.facts())
 
 
 async def _try(

@@ -13,8 +13,6 @@ from itertools import chain
 from statistics import fmean
 from typing import Any
 
-import pyarrow as pa
-
 from semgraph.compare.comparison import GraphDifference, Quality, with_differences
 from semgraph.compare.labels import Judge, read_labels
 from semgraph.compare.preview import of_plan, plans_preview
@@ -27,6 +25,7 @@ from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import result_table
 from semgraph.explain.estimates import how_long
 from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import python_rows
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Draw
@@ -62,9 +61,8 @@ class PlanArms:
         bench = self.bench
         await bench.read(pays=pays)
         async with bench.copy(bench.base) as scratch:
-            physical = checked(
-                {name: partial(bench.compiled, arm, scratch) for name, arm in bench.arms.items()}
-            )
+            compiled = partial(bench.compiled, store=scratch)
+            physical = checked({name: partial(compiled, arm) for name, arm in bench.arms.items()})
         expected = {n: bench.forecast(bench.arms[n], each) for n, each in physical.items()}
         self.estimates = [of_plan(name, each) for name, each in expected.items()]
         judge, labels = bench.request.judge, self.labels
@@ -141,10 +139,8 @@ def of_plans(attempts: Attempts, reference: str, truth: ScoredGraph | None) -> d
     """
     base = attempts[reference]
     if truth is None:
-        return {
-            name: Quality() if name == reference else _alike(own, base)
-            for name, own in attempts.items()
-        }
+        others = {n: _alike(own, base) for n, own in attempts.items() if n != reference}
+        return {reference: Quality(), **others}
     scores = {
         name: [score_graph(comparable(each.graph, truth), truth) for each in own if each.graph]
         for name, own in attempts.items()
@@ -170,13 +166,10 @@ def _graded(scores: Sequence[GraphScore]) -> Quality:
         known = [part.f1 for part in parts if part is not None and part.f1 is not None]
         return fmean(known) if known else None
 
-    return replace(
-        Quality.of([s.tally for s in scores], independent=False),
-        pairs=mean(s.pairs for s in scores),
-        b_cubed=mean(s.b_cubed for s in scores),
-        validity=mean(s.validity for s in scores),
-        ended=mean(s.ended for s in scores),
-    )
+    edges = Quality.of([s.tally for s in scores], independent=False)
+    names = ("pairs", "b_cubed", "validity", "ended")
+    nodes: dict[str, Any] = {name: mean(getattr(s, name) for s in scores) for name in names}
+    return replace(edges, **nodes)
 
 
 def returned_rows(attempt: Attempt) -> RowAnswers:
@@ -188,13 +181,17 @@ def returned_rows(attempt: Attempt) -> RowAnswers:
     return result
 
 
-async def written_rows(store: Store, plan: LogicalPlan) -> dict[str, pa.Table]:
+async def written_rows(store: Store, plan: LogicalPlan) -> dict[str, dict[str, Any]]:
     """The rows of the labels that a plan writes, and of the nodes at the ends of its edges."""
     labels = plan.graph.labels
     names = dict.fromkeys(sink.label.name for sink in plan.writes)
     names |= {end: None for n in names for end in (labels[n].source, labels[n].target) if end}
-    wanted = {n: [p for p in labels[n].columns if p not in labels[n].derived] for n in names}
-    return {name: await store.scan(ScanQuery(name, columns)) for name, columns in wanted.items()}
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        columns = [prop for prop in labels[name].columns if prop not in labels[name].derived]
+        rows = python_rows(await store.scan(ScanQuery(name, columns)))
+        found[name] = {row[plan.graph.key]: row for row in rows}
+    return found
 
 
 def difference(variant: str, reference: str, diff: Diff) -> GraphDifference:

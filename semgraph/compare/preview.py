@@ -19,7 +19,7 @@ from semgraph.llm.tokens import likely_tokens, prompt_tokens
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
-from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows
+from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows, by_key
 from semgraph.semantic.implementation import Implementation, watched
 
 _SAMPLE = 200  # items for which prompts are counted
@@ -43,9 +43,9 @@ class StepEstimates:
         """
         items, first = 0, []
         for each in self.rows:
-            part = each.only(range(min(each.items.num_rows, _SAMPLE - items)))
-            if part.items.num_rows:
-                items += part.items.num_rows
+            part = each.only(range(min(len(each.items), _SAMPLE - items)))
+            if part.items:
+                items += len(part.items)
                 first.append(part)
         batches = await replace(self, rows=first).requests(reference) or {}
         requests = [request for batch in batches.values() for request in batch.first]
@@ -101,7 +101,7 @@ class StepEstimates:
         answers; tokens are extrapolated from the first requests.
         """
         calls = sum(batch.calls for batch in batches.values())
-        each = answers(self.node, sum(rows.items.num_rows for rows in self.rows) / max(calls, 1))
+        each = answers(self.node, sum(len(rows.items) for rows in self.rows) / max(calls, 1))
         likely, most = [], []
         for role, batch in batches.items():
             model, share = bound(self.llm, role), batch.calls / len(batch.first)
@@ -145,17 +145,13 @@ class StepEstimates:
 def _units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
     """The units of estimates: rows by partition, prompt and context, and groups by size."""
     keys = Keys(node, rows)
-    own = rows.items.column("group").to_pylist() if "group" in rows.items.column_names else None
-    rights = rows.items.column("right").to_pylist() if "right" in rows.items.column_names else None
-    parts: dict[Any, list[int]] = {}
-    for item in range(rows.items.num_rows):
-        parts.setdefault(keys.of(item)[:3], []).append(item)
-    for items in parts.values():
-        if own is None:
-            left, right = ({of[i] for i in items} for of in (keys.left, rights or keys.left))
-            yield RowEstimate(len(left), len(right) if rights is not None else 0, len(items), 0)
+    for items in by_key(range(len(rows.items)), lambda item: keys.of(item)[:3]):
+        own = [rows.items[item] for item in items]
+        if node.keyword not in {"sem_agg", "sem_topk"}:
+            left, right = {item.left for item in own}, {item.right for item in own}
+            yield RowEstimate(len(left), 0 if rows.right is None else len(right), len(items), 0)
             continue
-        sizes = Counter(Counter(own[i] for i in items).values())
+        sizes = Counter(Counter(item.group for item in own).values())
         for size, count in sizes.items():
             yield RowEstimate(size * count, 0, size * count, count)
 
@@ -252,13 +248,9 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
 def limits(budget: Budget) -> str:
     """The limits of a budget."""
     names = ("max_calls", "max_tokens", "max_usd", "max_seconds")
-    values = {name: getattr(budget, name) for name in names}
-    limits_set = [
-        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:,g}"
-        for name, value in values.items()
-        if value is not None
-    ]
-    return f"it stops before it passes {', '.join(limits_set)}" if limits_set else "no limit is set"
+    values = {name: value for name in names if (value := getattr(budget, name)) is not None}
+    of = [f"{name} {v:{',' if isinstance(v, int) else ',g'}}" for name, v in values.items()]
+    return f"it stops before it passes {', '.join(of)}" if of else "no limit is set"
 
 
 def variants_preview(

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from semgraph.compare import preview
 from semgraph.compare.comparison import (
     Estimate,
     Quality,
@@ -19,13 +20,6 @@ from semgraph.compare.comparison import (
     spread,
     trial_answers,
     with_differences,
-)
-from semgraph.compare.preview import (
-    Batches,
-    StepEstimates,
-    rows_preview,
-    tokens_seen,
-    variants_preview,
 )
 from semgraph.compare.trial import (
     KEPT,
@@ -44,6 +38,7 @@ from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, SemgraphError, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
+from semgraph.execution.result import in_order
 from semgraph.explain.estimates import Amount, how_long
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder
@@ -57,7 +52,6 @@ from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.relational.batch import INPUT_ROW
 from semgraph.scores import Tally, agreement, tally
-from semgraph.semantic.answers import answer_table
 from semgraph.semantic.ask import Answered, Asking
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
@@ -82,8 +76,7 @@ class RowsProbe(Implementation[Any]):
     async def answer(self, node: Any, rows: Rows, ctx: Context) -> Any:  # noqa: ARG002
         """Collect the rows; give no item an answer."""
         self.seen.append(rows)
-        count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
-        return answer_table(node, [Outcome(None, "unasked: only looked at")] * count)
+        return [Outcome(None, "unasked: only looked at") for _ in rows.units(node)]
 
 
 @dataclass(frozen=True)
@@ -192,9 +185,8 @@ class StepArm:
         asked = node.of_model(choice.model)
         limits = bound(arm.opened.llm, asked.prompt.first.role).limits
         if (refusal := implementation.refusal(asked, limits)) is not None:
-            raise PlanError(
-                f"{choice} cannot do this: {refusal}", step=node.step, position=node.origin
-            )
+            what = f"{choice} cannot do this: {refusal}"
+            raise PlanError(what, step=node.step, position=node.origin)
         return cls(arm, asked, choice, implementation)
 
     def require_same_rows(self, first: Semantic) -> None:
@@ -214,19 +206,10 @@ def _joined(lists: Sequence[Sequence[pa.Table]]) -> Tables:
     """The tables of all windows as one, in the order of the input rows. A table without input rows
     is the same in all windows.
     """
-    joined = []
-    for tables in lists:
-        if INPUT_ROW in tables[0].column_names:
-            table = pa.concat_tables(tables)
-            place = pa.array(range(table.num_rows))
-            joined.append(
-                table.append_column("_at", place)
-                .sort_by([(INPUT_ROW, "ascending"), ("_at", "ascending")])
-                .drop("_at")
-            )
-        else:
-            joined.append(tables[0])
-    return tuple(joined)
+    return tuple(
+        in_order(pa.concat_tables(own), INPUT_ROW) if INPUT_ROW in own[0].column_names else own[0]
+        for own in lists
+    )
 
 
 def _numbered(parts: Iterable[Tables]) -> Iterator[Tables]:
@@ -270,10 +253,8 @@ class StepArms:
         await self.estimate(frozen)
         rows = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())
         what = f"{self.node.step} = {self.node.keyword}({rows})"
-        lines = variants_preview(
-            self.bench, what, self.estimates, self.reference, frozen.before.calls
-        )
-        trials = self.bench.request.trials
+        before, trials = frozen.before.calls, self.bench.request.trials
+        lines = preview.variants_preview(self.bench, what, self.estimates, self.reference, before)
         calls = (
             (
                 bound(arm.arm.opened.llm, arm.node.prompt.first.role),
@@ -297,7 +278,9 @@ class StepArms:
             physical, grown = self._source(scratch, plans[self.reference])
             if semantic_nodes(physical.roots):
                 expected = bench.forecast(bench.base, physical)
-                lines = rows_preview(self.node.step, expected, bench.opened.budget, whole=grown)
+                lines = preview.rows_preview(
+                    self.node.step, expected, bench.opened.budget, whole=grown
+                )
                 if not pays:
                     return lines
                 bench.say(lines)
@@ -369,13 +352,13 @@ class StepArms:
         """
         opened, of = self.bench.opened, self._forecasts
         self.items = items = await frozen.items(opened.llm, opened.embedder)
-        self.expected: dict[str, StepEstimates] = {}
+        self.expected: dict[str, preview.StepEstimates] = {}
         for name, each in self.arms.items():
             models = each.arm.opened.llm, each.arm.opened.embedder
-            estimates = StepEstimates(each.node, items, *models)
+            estimates = preview.StepEstimates(each.node, items, *models)
             self.expected[name] = await estimates.observed(self.basis)
         own = {name: each.implementation for name, each in self.arms.items()}
-        self.requests: dict[str, Batches | None] = {}
+        self.requests: dict[str, preview.Batches | None] = {}
         for name, expected in list(self.expected.items()):
             try:
                 self.requests[name] = await expected.at_once(own[name])
@@ -384,9 +367,11 @@ class StepArms:
                     raise
                 lost[name] = str(error)
                 del self.expected[name]
-        step, number = self.node.step, sum(rows.items.num_rows for rows in items)
+        step, number = self.node.step, sum(len(rows.items) for rows in items)
         self.estimates = [
-            each.of(name, own[name], self.requests[name], tokens_seen(of[name], step, number))
+            each.of(
+                name, own[name], self.requests[name], preview.tokens_seen(of[name], step, number)
+            )
             for name, each in self.expected.items()
         ]
 

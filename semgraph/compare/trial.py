@@ -10,7 +10,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -49,9 +49,9 @@ T = TypeVar("T")
 KEPT = "The answers are in the journal: repeat the comparison to continue"
 
 
-def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
-    """Call all functions and return their results by name. Raises PlanError with the problems of
-    all.
+def checked(functions: Mapping[K, Callable[[], T]], kind: str = "") -> dict[K, T]:
+    """Call all functions and return their results by name. Raises PlanError with the problems of all,
+    which say the names if these have a kind.
     """
     results: dict[K, T] = {}
     problems: dict[str, Problem] = {}
@@ -59,7 +59,9 @@ def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
         try:
             results[name] = work()
         except PlanError as error:
-            problems |= {str(problem): problem for problem in error.problems}
+            about = f"{kind} {name}: " if kind else ""
+            found = (replace(each, what=about + each.what) for each in error.problems)
+            problems |= {str(problem): problem for problem in found}
     if problems:
         raise PlanError(*problems.values())
     return results
@@ -151,7 +153,7 @@ class Attempt(NamedTuple):
     graph: ScoredGraph | None = None
     tables: Mapping[str, pa.Table] = {}
     verdicts: Sequence[float] = ()
-    rows: Mapping[str, pa.Table] = {}
+    rows: Mapping[str, Any] = {}  # by key
 
 
 Attempts = Mapping[str, Sequence[Attempt]]  # by arm
@@ -312,10 +314,6 @@ class Snapshot:
         """The number of nodes and edges."""
         return sum(table.num_rows for table in self.rows.values())
 
-    def _write(self, name: str, rows: pa.Table) -> Write:
-        kind = NodeWrite if self.graph.labels[name].kind == "node" else EdgeWrite
-        return kind(name, rows)
-
     async def embedded(self, embedder: Embedder, ledger: Ledger) -> Snapshot:
         """The same rows with vectors of another embedder, charged to `ledger`."""
         counted, rows = CountedEmbedder(embedder, ledger), dict(self.rows)
@@ -340,9 +338,12 @@ class Snapshot:
         store = SqliteStore(":memory:")
         try:
             await store.ensure(self.graph, self.dimensions)
-            writes = (self._write(name, rows) for name, rows in self.rows.items() if rows.num_rows)
-            if batch := tuple(writes):
-                await store.commit(WriteBatch(batch))
+            writes: list[Write] = []
+            for name, own in self.rows.items():
+                kind = NodeWrite if self.graph.labels[name].kind == "node" else EdgeWrite
+                writes += [kind(name, own)] if own.num_rows else []
+            if writes:
+                await store.commit(WriteBatch(tuple(writes)))
             yield store
         finally:
             await store.aclose()
@@ -386,7 +387,11 @@ async def snapshot(
         if source is None:
             return Snapshot(graph, {})
         rows, dimensions = await rows_of(source, graph, partitions)
-        return Snapshot(graph, rows, await _committed(plan, source, inputs), dimensions)
+        committed, windows = 0, plan.windows
+        if inputs is not None and windows is not None and plan.writes:
+            given = await prepare(windows, inputs[windows.input])
+            committed = len(await committed_rows(source, plan.name, given))
+        return Snapshot(graph, rows, committed, dimensions)
 
 
 async def rows_of(
@@ -404,13 +409,6 @@ async def rows_of(
     return rows, next(iter(dimensions.values()), None)
 
 
-async def _committed(plan: LogicalPlan, store: Store, inputs: Mapping[str, pa.Table] | None) -> int:
-    if inputs is None or plan.windows is None or not plan.writes:
-        return 0
-    rows = await prepare(plan.windows, inputs[plan.windows.input])
-    return len(await committed_rows(store, plan.name, rows))
-
-
 def known_rows(bench: Bench) -> list[str]:
     """Notes if answers are made up, and if the graph has input rows already."""
     windowing, source, arms = bench.request.plan.windows, bench.source, bench.request.arms.values()
@@ -419,10 +417,8 @@ def known_rows(bench: Bench) -> list[str]:
         return [*made_up]
     rows = bench.request.inputs[windowing.input].num_rows
     what = f"{source.committed:,} of {rows:,} rows of {windowing.input} are in the graph already"
-    return [
-        *made_up,
-        f"{what}, so the copy has their content before the comparison. A store without them shows more",
-    ]
+    so = "so the copy has their content before the comparison. A store without them shows more"
+    return [*made_up, f"{what}, {so}"]
 
 
 @asynccontextmanager
@@ -436,9 +432,8 @@ async def _to_read(store: Store, graph: Graph) -> AsyncIterator[Store | None]:
             yield None
             return
         with tempfile.TemporaryDirectory(prefix="semgraph-") as folder:
-            copy = SqliteStore(
-                await asyncio.to_thread(_copied, path, Path(folder) / "graph.db", store.name)
-            )
+            to = Path(folder) / "graph.db"
+            copy = SqliteStore(await asyncio.to_thread(_copied, path, to, store.name))
             try:
                 await copy.ensure(graph, None)
                 yield copy
@@ -452,12 +447,8 @@ async def _to_read(store: Store, graph: Graph) -> AsyncIterator[Store | None]:
 def _copied(path: Path, to: Path, name: str) -> Path:
     try:
         source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        target = sqlite3.connect(to)
-        try:
+        with closing(source), closing(sqlite3.connect(to)) as target:
             source.backup(target)
-        finally:
-            source.close()
-            target.close()
     except sqlite3.Error as error:
         raise StoreUnavailable(f"{name}  cannot be read: {error}. Name another store") from error
     return to

@@ -101,12 +101,9 @@ def paths(schema: pa.Schema, prefix: str = "") -> Iterator[tuple[str, Type]]:
             yield f"{prefix}{f.name}", type_of_arrow(f.type)
         if pa.types.is_struct(f.type):
             yield from paths(pa.schema(list(f.type)), f"{prefix}{f.name}.")
-        if (
-            pa.types.is_list(f.type)
-            and pa.types.is_struct(f.type.value_type)
-            and EACH not in prefix
-        ):
-            yield from paths(pa.schema(list(f.type.value_type)), f"{prefix}{f.name}{EACH}.")
+        inner = f.type.value_type if pa.types.is_list(f.type) and EACH not in prefix else None
+        if inner is not None and pa.types.is_struct(inner):
+            yield from paths(pa.schema(list(inner)), f"{prefix}{f.name}{EACH}.")
 
 
 def before(node: Semantic) -> list[str]:
@@ -137,13 +134,8 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
     if kind.item is None or kind.item.name != "struct":
         return replace(kind, nullable=True), [path + EACH] if kind.item is not None else [path]
     known = dict(kind.item.fields)
-    named = dict.fromkeys(
-        str(name)
-        for value in python_values(values)
-        for row in _listed(value)
-        if isinstance(row, Mapping)
-        for name in row
-    )
+    rows = (row for value in python_values(values) for row in _listed(value))
+    named = dict.fromkeys(str(name) for row in rows if isinstance(row, Mapping) for name in row)
     if unknown := [name for name in named if name not in known]:
         what = f'{source}: elements of {path} have no field "{unknown[0]}"'
         raise PlanError(what, **among(unknown[0], known, "fields"))
@@ -162,9 +154,8 @@ def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> A
     """Rows, also given by column, with `yes` and `no`, and 1 and 0, of boolean columns converted."""
     by_column = {name: python_values(values) for name, values in columns.items()}
     read = {name: [_flag(value) for value in by_column[name]] for name in flags}
-    if not any(
-        a is not b for name in read for a, b in zip(read[name], by_column[name], strict=True)
-    ):
+    pairs = (pair for name in read for pair in zip(read[name], by_column[name], strict=True))
+    if all(one is other for one, other in pairs):
         return rows
     each = zip(*(by_column | read).values(), strict=True)
     return [dict(zip(by_column, values, strict=True)) for values in each]
@@ -382,8 +373,12 @@ def about(truth: Truth, frozen: pa.Table) -> Truth:
         there = f"the truth has {_described(key, next(iter(rows_of_truth)))}"
         theirs = f"; the rows have {_described(key, next(iter(units)))}" if units else ""
         raise PlanError(what, there=there + theirs, hint=_by(truth.node, key))
-    if truth.once and not truth.listed:
-        _one_answer(truth, times)
+    single = truth.once and not truth.listed
+    for unit, own in answers_of(truth.rows, *truth.columns).items() if single else ():
+        if len(own) > max(1, times.get(unit, 1)):
+            what = f"{source} has {len(own)} answers to {_described(key, unit)}"
+            there = " and ".join(_described(truth.columns.compare, one) for one in list(own)[:2])
+            raise PlanError(what, there=there)
     outside, uncovered = len(rows_of_truth - units), len(units - rows_of_truth)
     several = sum(n for n in times.values() if n > 1)
     of_rows = f"{uncovered:,} of {len(units):,} rows"
@@ -395,16 +390,6 @@ def about(truth: Truth, frozen: pa.Table) -> Truth:
         f"{several:,} rows share their {', '.join(key)}: the truth applies to each of them": several,
     }  # fmt: skip
     return replace(truth, notes=(*truth.notes, *(note for note, holds in notes.items() if holds)))
-
-
-def _one_answer(truth: Truth, times: Mapping[Hashable, int]) -> None:
-    """Refuse a truth with more answers to a row than it can have. Raises PlanError."""
-    key, compare = truth.columns
-    for unit, own in answers_of(truth.rows, key, compare).items():
-        if len(own) > max(1, times.get(unit, 1)):
-            what = f"{truth.source} has {len(own)} answers to {_described(key, unit)}"
-            there = " and ".join(_described(compare, answer) for answer in list(own)[:2])
-            raise PlanError(what, there=there)
 
 
 def _described(key: Sequence[str], unit: Any) -> str:
@@ -459,14 +444,10 @@ def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
     count only if all edges are of this kind.
     """
     merges = [sink for sink in plan.writes if isinstance(sink, Merge) and not sink.only]
-    by_model = [any(n.calls_model for n in walk(m.input)) for m in merges]
-    unchanged = {m.node for m, calls in zip(merges, by_model, strict=True) if m.node and not calls}
-    edges = {m.edge for m, calls in zip(merges, by_model, strict=True) if m.edge and calls}
-    return (
-        unchanged,
-        {m.node for m in merges if m.node} - unchanged,
-        edges or {m.edge for m in merges if m.edge},
-    )
+    asking = [m for m in merges if any(node.calls_model for node in walk(m.input))]
+    unchanged = {m.node for m in merges if m.node and m not in asking}
+    edges = {m.edge for m in asking if m.edge} or {m.edge for m in merges if m.edge}
+    return unchanged, {m.node for m in merges if m.node} - unchanged, edges
 
 
 async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
@@ -532,9 +513,8 @@ def read_graph_truth(value: Any) -> ScoredGraph:
         raise PlanError(what, hint=hint)
     nodes = [_node(row, f"{source}, node {i}") for i, row in enumerate(data["nodes"], 1)]
     keys = {node.key for node in nodes}
-    edges = [
-        _edge(row, f"{source}, edge {i}", keys) for i, row in enumerate(data.get("edges") or (), 1)
-    ]
+    listed = enumerate(data.get("edges") or (), 1)
+    edges = [_edge(row, f"{source}, edge {i}", keys) for i, row in listed]
     if not nodes:
         raise PlanError(f"{source} has no nodes")
     return ScoredGraph(tuple(nodes), tuple(edges))

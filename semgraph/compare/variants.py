@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -71,7 +71,7 @@ def read_variants(
         raise PlanError(what, hint="give variants or grid")
     if isinstance(variants, Path):
         return _of_file(read_file(variants, "file of variants"), variants.parent)
-    written = dict(_of_grid(grid)) if grid else variants or {}
+    written = _of_grid(grid) if grid else variants or {}
     by_name = written if isinstance(written, Mapping) else _named(list(written))
     if not by_name:
         typed = "--step STEP --implementations A,B; or whole plans: --variant NAME:KEY=VALUE …"
@@ -88,14 +88,14 @@ def _named(variants: list[str]) -> dict[str, str]:
     return {variant: variant for variant in variants}
 
 
-def _of_grid(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_grid(grid: Grid) -> dict[str, dict[str, Any]]:
     """The product of the values of each key; a variant is named by its values."""
     for key, values in grid.items():
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
             hint = f'write a list: grid={{"{key}": [...]}}'
             raise PlanError(f"the grid has no list of values for {key}", hint=hint)
-    for values in product(*grid.values()):
-        yield ", ".join(map(_shown, values)), dict(zip(grid, values, strict=True))
+    each = product(*grid.values())
+    return {", ".join(map(_shown, own)): dict(zip(grid, own, strict=True)) for own in each}
 
 
 def _shown(value: Any) -> str:
@@ -172,12 +172,11 @@ def _of_file(document: Document, folder: Path) -> dict[str, Variant]:
                 changes[table, key] = folder / str(value)
             names_a_model = table == "models" or (key in ("llm", "embedder") and not table)
             if names_a_model and not (isinstance(value, str) and is_portable_model(value)):
-                what = (
-                    f'{name}: a file names a model by its role or as PROVIDER:NAME, not "{value}"'
-                )
+                what = f"{name}: a file names a model by its role or as PROVIDER:NAME"
                 hint = (
                     "bind a role to that model, under [models] in semgraph.toml, and write the role"
                 )
+                what += f', not "{value}"'
                 problems.append(Problem(what, position=document.position(name), hint=hint))
         result[name] = Variant(name, changes)
     if problems:

@@ -19,15 +19,6 @@ from semgraph.conformance.suite import (
 )
 
 __all__ = [
-    "CHECKS",
-    "Agreement",
-    "Broken",
-    "CheckedFile",
-    "Outcomes",
-    "Subject",
-    "agreement",
-    "check_folder",
-    "report_lines",
-    "run_checks",
-    "skeleton",
+    "CHECKS", "Agreement", "Broken", "CheckedFile", "Outcomes", "Subject", "agreement",
+    "check_folder", "report_lines", "run_checks", "skeleton",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,9 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.meter import StepMetrics
+from semgraph.relational.batch import dense
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import Rows
+from semgraph.semantic.contract import Item, Outcome, Rows, answer_fields
 from semgraph.semantic.implementation import Implementation, Watched, check_answer
 from semgraph.semantic.library import Library
 
@@ -60,14 +62,8 @@ def prompt(name: str, item: str, returns: Sequence[tuple[str, str]] = (), **more
         key: Template.parse(more.pop(key)) for key in ("context", "other") if key in more
     }
     kinds = tuple((answer, parse_type(kind)) for answer, kind in returns)
-    return Prompt(
-        name,
-        kinds,
-        rules=more.pop("rules", "Be exact."),
-        item=Template.parse(item),
-        **sections,
-        **more,
-    )
+    more = {"rules": "Be exact.", **sections, **more}
+    return Prompt(name, kinds, item=Template.parse(item), **more)
 
 
 def prompts(*args: Any, by: bool = False, **more: Any) -> PromptSet:
@@ -121,9 +117,8 @@ def _describe(text: str) -> dict[str, Any]:
 
 def _form(text: str) -> dict[str, Any]:
     name, _, kind = text.removeprefix("Form “").removesuffix(".").rpartition("” as ")
-    return {
-        "held": {"size": len(name), "at": "2024-05-01"} if kind == "a" else {"words": name.split()}
-    }
+    held = {"size": len(name), "at": "2024-05-01"} if kind == "a" else {"words": name.split()}
+    return {"held": held}
 
 
 def names(left: str, right: str) -> tuple[str, str]:
@@ -139,16 +134,13 @@ def _pair(left: str, right: str) -> dict[str, Any] | None:
     a, b = names(left, right)
     if a[:1].casefold() != b[:1].casefold():
         return None
-    return {
-        "verdict": "same" if a == b else "alike",
-        "note": None if hashed(a) % 2 else a + "|" + b,
-    }
+    note = None if hashed(a) % 2 else a + "|" + b
+    return {"verdict": "same" if a == b else "alike", "note": note}
 
 
 def _combine(texts: list[str], earlier: list[dict[str, Any]]) -> dict[str, Any]:
-    words = {word for text in texts for word in text.split()} | {
-        word for part in earlier for word in part["words"]
-    }
+    words = {word for text in texts for word in text.split()}
+    words.update(word for part in earlier for word in part["words"])
     return {"words": sorted(words), "rows": len(texts) + sum(part["rows"] for part in earlier)}
 
 
@@ -229,31 +221,20 @@ class Case:
             weights = [None if t is None else len(t) / 2 for t in self.others]
             right = pa.table({"name": self.others, "weight": weights}, schema=RIGHT)
         partitions = self.partition or ["p"] * n
-        rows = Rows(
-            left,
-            right,
-            self._items(n),
-            partitions,
-            [0 if not (self.by or self.forms) or k == "a" else 1 for k in kinds],
-        )
-        units = len(rows.groups()) if self.operator == "sem_agg" else rows.items.num_rows
-        return rows.again({i: f"wrong-{i}-" for i in range(units)}) if self.again else rows
+        prompts = [int((self.by or self.forms) and kind != "a") for kind in kinds]
+        rows, node = Rows(left, right, self._items(n), partitions, prompts), self.node()
+        wrong = {i: f"wrong-{i}-" for i in range(len(rows.units(node)))}
+        return rows.again(node, wrong) if self.again else rows
 
-    def _items(self, n: int) -> pa.Table:
-        columns: dict[str, Sequence[int]] = {"left": range(n)}
+    def _items(self, n: int) -> list[Item]:
         if self.operator == "sem_join":
-            pairs = self.pairs
-            if pairs is None:
-                pairs = [(i, j) for i in range(n) for j in range(len(self.others))]
-            columns = {"left": [i for i, _ in pairs], "right": [j for _, j in pairs]}
+            every = product(range(n), range(len(self.others)))
+            return [Item(*pair) for pair in (every if self.pairs is None else self.pairs)]
         if self.operator in {"sem_agg", "sem_topk"}:
-            groups = self.group or [0] * n
-            dense = {g: i for i, g in enumerate(dict.fromkeys(groups))}
-            order = sorted(range(n), key=lambda i: dense[groups[i]])
-            columns = {"group": [dense[groups[i]] for i in order], "left": order}
-        return pa.table(
-            {name: pa.array(list(values), pa.int64()) for name, values in columns.items()}
-        )
+            groups, _ = dense(self.group or [0] * n)
+            order = sorted(range(n), key=groups.__getitem__)
+            return [Item(i, group=groups[i]) for i in order]
+        return [Item(i) for i in range(n)]
 
 
 def some(operator: str, n: int = 9, **more: Any) -> Case:
@@ -269,17 +250,14 @@ async def run(
     llm: LLM | None = None,
     metrics: StepMetrics | None = None,
     instead: Any = None,
-) -> pa.Table:
-    """The checked answers of an implementation, by item; `instead` replaces the case's node."""
+) -> list[Outcome]:
+    """The checked answers of an implementation; `instead` replaces the case's node."""
     llm = llm if llm is not None else Oracle(mind(case.operator))
     instead, rows = instead or case.node(), case.rows()
     async with Context(llm, Grams(), instead, metrics or StepMetrics()) as ctx:
-        table = await Watched(
-            implementation.answer(instead, rows, ctx), implementation, instead.step
-        ).ended()
-    check_answer(instead, rows, table, implementation)
-    answers_: pa.Table = table.sort_by("item")
-    return answers_
+        call = implementation.answer(instead, rows, ctx)
+        found = await Watched(call, implementation, instead.step).ended()
+    return check_answer(instead, rows, found, implementation)
 
 
 def usable(operator: str, implementation: Implementation[Any]) -> str | None:
@@ -287,10 +265,14 @@ def usable(operator: str, implementation: Implementation[Any]) -> str | None:
     return implementation.refusal(node(operator), Limits())
 
 
-def answers(table: pa.Table) -> list[dict[str, Any]]:
-    """A table of answers without the calls."""
-    rows: list[dict[str, Any]] = table.drop_columns("calls").to_pylist()
-    return rows
+def answers(case: Case, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Answers without the calls and scores of verdicts."""
+    names = [field.name for field in answer_fields(case.node())]
+    return [
+        {"item": item, "error": outcome.error}
+        | {name: (outcome.values or {}).get(name) for name in names}
+        for item, outcome in enumerate(outcomes)
+    ]
 
 
 _LINE = re.compile(r"(\d+)\. (part )?(\{.*\})(?: compare with: (.*))?\Z")
@@ -360,9 +342,8 @@ class Oracle(_Simulated):
             prompt = sum(self.count_tokens(message.content) for message in request.messages)
             if prompt + request.max_tokens > self.limits.context_tokens:
                 self.rejected += 1
-                raise RowError(
-                    "rejected", f"{prompt} + {request.max_tokens} tokens are too many", attempts=1
-                )
+                what = f"{prompt} + {request.max_tokens} tokens are too many"
+                raise RowError("rejected", what, attempts=1)
             if request.words:
                 return self._worded(request, prompt)
             text = json.dumps(think(self.mind, request))
@@ -411,9 +392,8 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
         return mind.combine([text for _, text in asked], earlier)
     text, separator, answer = user.partition(_EARLIER)
     given = json.loads(answer) if separator else None
-    return (
-        one(mind, request, user) if given is None else mind.review(text, mind.answer(text), given)
-    )
+    own = one(mind, request, user) if given is None else mind.answer(text)
+    return own if given is None else mind.review(text, own, given)
 
 
 def word_chances(mind: Mind, request: Request) -> tuple[float, ...]:

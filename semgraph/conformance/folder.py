@@ -32,17 +32,6 @@ from semgraph.semantic.implementation import named
 from semgraph.semantic.library import FOLDERS, Library, wrong_values
 
 
-class ImplementationFile(NamedTuple):
-    """A file of a folder: its candidate, or the problem (it cannot be loaded, or refuses the
-    checks). An algorithm of `cluster` has neither: it is only loaded; its calls check it.
-    """
-
-    name: str
-    file: Path
-    candidate: Subject | None
-    problem: str | None = None
-
-
 def files_of(folder: Path) -> list[tuple[str, Path]]:
     """The implementation files of a folder, with names such as `sem_join/sorted_block`."""
     own = folder.resolve()
@@ -50,56 +39,27 @@ def files_of(folder: Path) -> list[tuple[str, Path]]:
     return [(f"{file.parent.name}/{file.stem}", file) for file in files]
 
 
-def find(folder: Path) -> list[ImplementationFile]:
-    """All implementations of a folder, with their default parameters. Raises PlanError if the
-    folder does not exist, or has no implementation.
-    """
-    library = Library([folder])
-    files = files_of(folder)
-    if not files:
-        there = f"in it: {', '.join(sorted(p.name for p in folder.iterdir())) or 'nothing'}"
-        hint = f"files are found as {folder}/<operator>/<name>.py, of the operators {', '.join(FOLDERS)}"
-        raise PlanError(f'"{folder}" holds no implementation', there=there, hint=hint)
-    return [_load(library, name, file) for name, file in files]
-
-
-def _load(library: Library, name: str, file: Path) -> ImplementationFile:
-    operator = name.split("/", maxsplit=1)[0]
-    candidate = problem = None
-    try:
-        if operator == Cluster.keyword:
-            refusal = library.algorithm(Choice(file.stem)).refuses()
-        else:
-            implementation = library.get(operator, Choice(file.stem))
-            candidate = Subject(operator, file.stem, implementation)
-            refusal = usable(operator, implementation)
-        if refusal is not None:
-            problem = f"it refuses the node of the checks: {refusal}"
-    except PlanError as error:
-        problem = str(error)
-    except Exception as error:  # noqa: BLE001 - whatever a user's `refuses` raises is reported
-        problem = f"refuses raised {type(error).__name__}: {error}"
-    return ImplementationFile(name, file, None if problem else candidate, problem)
-
-
 PATIENCE = 60.0
 _REPORTED = 3
 
 
 class CheckedFile(NamedTuple):
-    """The outcomes of the checks of one file; without outcomes, `problem` is the reason."""
+    """A file of a folder with the outcomes of its checks; without outcomes, `problem` is the reason
+    (it cannot be loaded, or refuses the checks). An algorithm of `cluster` has no candidate: it is
+    only loaded; its calls check it.
+    """
 
     name: str
     file: Path
     outcomes: tuple[Outcomes, ...] = ()
     problem: str | None = None
+    candidate: Subject | None = None
 
     @property
     def near(self) -> Agreement | None:
         """The measured agreement with the reference, if it passed all checks."""
-        return (
-            None if self.failed else next((each.near for each in self.outcomes if each.near), None)
-        )
+        near = (each.near for each in self.outcomes if each.near and not self.failed)
+        return next(near, None)
 
     @property
     def failed(self) -> list[Outcomes]:
@@ -115,31 +75,60 @@ class CheckedFile(NamedTuple):
         return data | {"agreement": near, "problem": self.problem}
 
 
+def find(folder: Path) -> list[CheckedFile]:
+    """All implementations of a folder, with their default parameters, unchecked. Raises PlanError if
+    the folder does not exist, or has no implementation.
+    """
+    library = Library([folder])
+    files = files_of(folder)
+    if not files:
+        there = f"in it: {', '.join(sorted(p.name for p in folder.iterdir())) or 'nothing'}"
+        hint = f"files are found as {folder}/<operator>/<name>.py, of the operators {', '.join(FOLDERS)}"
+        raise PlanError(f'"{folder}" holds no implementation', there=there, hint=hint)
+    return [_load(library, name, file) for name, file in files]
+
+
+def _load(library: Library, name: str, file: Path) -> CheckedFile:
+    operator = name.split("/", maxsplit=1)[0]
+    candidate = None
+    try:
+        if operator == Cluster.keyword:
+            refusal = library.algorithm(Choice(file.stem)).refuses()
+        else:
+            implementation = library.get(operator, Choice(file.stem))
+            candidate = Subject(operator, file.stem, implementation)
+            refusal = usable(operator, implementation)
+        problem = None if refusal is None else f"it refuses the node of the checks: {refusal}"
+    except PlanError as error:
+        problem = str(error)
+    except Exception as error:  # noqa: BLE001 - whatever a user's `refuses` raises is reported
+        problem = f"refuses raised {type(error).__name__}: {error}"
+    loaded = (Outcomes("it loads", None),) if operator == Cluster.keyword and not problem else ()
+    return CheckedFile(name, file, loaded, problem, None if problem else candidate)
+
+
 def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[CheckedFile]:
     """Check all implementations of a folder, one after another, with their default parameters.
     After `patience` seconds a candidate is stopped; only in the main thread, and outside of an
     event loop. Raises PlanError as `find`.
     """
     for file in find(folder):
-        yield _checked(file, patience)
+        checked = file.candidate and tuple(_outcomes(file.candidate, patience))
+        yield file._replace(outcomes=checked or file.outcomes)
 
 
-def _checked(entry: ImplementationFile, patience: float) -> CheckedFile:
-    if entry.candidate is None:
-        loaded = () if entry.problem else (Outcomes("it loads", None),)
-        return CheckedFile(entry.name, entry.file, loaded, problem=entry.problem)
-    watch = _Watch(patience)
-    outcomes: list[Outcomes] = []
+def _outcomes(candidate: Subject, patience: float) -> list[Outcomes]:
+    watch, outcomes = _Watch(patience), list[Outcomes]()
     try:
         with watch:
-            _to_end(_run(entry.candidate, outcomes, watch))
+            _to_end(_run(candidate, outcomes, watch))
     except KeyboardInterrupt:
         if not watch.over:
             raise
     if watch.over:
-        where = watch.where or named(entry.candidate.implementation)
+        where = watch.where or named(candidate.implementation)
         outcomes.append(Outcomes("an end", f"{where} was stopped after {patience:g} s"))
-    return CheckedFile(entry.name, entry.file, tuple(outcomes))
+    return outcomes
 
 
 def _to_end(work: Coroutine[Any, Any, None]) -> None:
@@ -217,18 +206,17 @@ def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -
         if more := len(failures) - len(listed):
             yield f"  ... and {more} more: -v shows them"
     else:
-        yield line + (_near(checked.near) if checked.near else "")
-
-
-def _near(near: Agreement) -> str:
-    calls = f"{near.calls} calls for its {near.reference_calls}"
-    return f" · recall {near.recall:.2f}, precision {near.precision:.2f} against the reference, {calls}"
+        if (near := checked.near) is not None:
+            calls = f"{near.calls} calls for its {near.reference_calls}"
+            shares = f"recall {near.recall:.2f}, precision {near.precision:.2f}"
+            line += f" · {shares} against the reference, {calls}"
+        yield line
 
 
 _ROWS = '''"""{title}: one line that describes it, for `semgraph operators list`."""
 
 from semgraph.operator import Context, Cost, Implementation, Observed
-from semgraph.operator import RowEstimate, Rows, {node}, dataclass, pa
+from semgraph.operator import RowEstimate, Rows, {node}, dataclass
 
 
 @dataclass(frozen=True)
@@ -241,15 +229,14 @@ class {name}(Implementation[{node}]):
     ) -> Cost:
         return Cost(calls=-(-rows.left // self.rows))  # rounds=: sequential rounds
 
-    async def answer(self, node: {node}, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: {node}, rows: Rows, ctx: Context) -> list:
         # Rows that share a call; ctx numbers them and checks the answers.
         return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))
 '''
 _GROUPS = '''"""{title}: one line that describes it, for `semgraph operators list`."""
 
 from semgraph.operator import Context, Cost, Implementation, Observed, Part
-from semgraph.operator import RowEstimate, Rows, SemAgg, answer_table, dataclass
-from semgraph.operator import pa
+from semgraph.operator import RowEstimate, Rows, SemAgg, dataclass
 
 
 @dataclass(frozen=True)
@@ -261,10 +248,10 @@ class {name}(Implementation[SemAgg]):
     ) -> Cost:
         return Cost(calls=rows.groups)  # rounds=: sequential rounds
 
-    async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> list:
         # Rows that are combined; a part may also hold outcomes of earlier parts.
         parts = [Part(group, items) for group, items in enumerate(rows.groups())]
-        return answer_table(node, await ctx.ask_groups(node, rows, parts))
+        return await ctx.ask_groups(node, rows, parts)
 '''
 _CLUSTER = '''"""{title}: one line that describes it, for `semgraph operators list`."""
 
@@ -288,9 +275,8 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
     """
     if operator not in FOLDERS:
         hint = did_you_mean(operator, FOLDERS)
-        raise PlanError(
-            f'unknown operator "{operator}"', there=f"operators: {', '.join(FOLDERS)}", hint=hint
-        )
+        there = f"operators: {', '.join(FOLDERS)}"
+        raise PlanError(f'unknown operator "{operator}"', there=there, hint=hint)
     if not NAME.match(name) or name.startswith("_") or name != name.lower():
         hint = "use lowercase letters, digits and _, beginning with a letter"
         raise PlanError(f'invalid name of an implementation: "{name}"', hint=hint)
@@ -301,9 +287,7 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
     if file.exists():
         raise PlanError(f"{file} exists already", hint="use a different name; nothing was written")
     file.parent.mkdir(parents=True, exist_ok=True)
-    node, class_name = (
-        "".join(part.capitalize() for part in n.split("_")) for n in (operator, name)
-    )
+    node, class_name = (n.title().replace("_", "") for n in (operator, name))
     title, template = name.replace("_", " ").capitalize(), _TEMPLATES.get(operator, _ROWS)
     text = template.format(title=title, call=name, name=class_name, node=node)
     file.write_text(text, encoding="utf-8")
@@ -339,10 +323,8 @@ class Injection(NamedTuple):
     by_chance: int  # changed of these
 
     def __str__(self) -> str:
-        return (
-            f"canaries changed {self.changed} of {self.compared} answers of other rows, "
-            f"harmless texts {self.by_chance} of {self.harmless}"
-        )
+        others = f"harmless texts {self.by_chance} of {self.harmless}"
+        return f"canaries changed {self.changed} of {self.compared} answers of other rows, {others}"
 
 
 def canaries() -> Iterator[str]:
@@ -374,14 +356,12 @@ def _answers(session: sg.Session, operator: str, use: str, text: str, place: int
     """The answer for each row of `_TEXTS`, with another text among them."""
     texts = [*_TEXTS[:place], text, *_TEXTS[place:]]
     rows = sg.table([{"id": str(n), "text": each} for n, each in enumerate(texts)])
-    question = "Does “{text}” report a defect?"
+    question, pairs = "Does “{text}” report a defect?", "Does “{text}” report {s.subject}?"
     subjects = sg.table(_SUBJECTS, name="subjects")
     frames = {
         "sem_map": lambda: rows.sem_map(question, {"answer": "enum<yes, no>"}, step="asked"),
         "sem_filter": lambda: rows.sem_filter(question, step="asked"),
-        "sem_join": lambda: rows.sem_join(
-            subjects, "s", "Does “{text}” report {s.subject}?", step="asked"
-        ),
+        "sem_join": lambda: rows.sem_join(subjects, "s", pairs, step="asked"),
         "sem_topk": lambda: rows.sem_topk("How badly is “{text}” broken?", k=12, step="asked"),
     }
     found: dict[str, list[Any]] = {each: [] for each in _TEXTS}

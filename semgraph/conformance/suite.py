@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
-
-import pyarrow as pa
 
 from semgraph.conformance.cases import (
     LIBRARY,
@@ -36,8 +35,8 @@ from semgraph.expr.functions import alike, canonical_json
 from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import LLM, Limits, Reply, Request
 from semgraph.logical.prompt import plain
-from semgraph.logical.semantic import Check
-from semgraph.semantic.contract import SCORE, RowEstimate
+from semgraph.logical.semantic import VERDICTS, Check
+from semgraph.semantic.contract import Outcome, RowEstimate
 from semgraph.semantic.implementation import Blocked, Implementation, invalid_cost, named
 
 PATIENCE = 15.0  # maximum seconds of one run of a candidate, which takes hundredths
@@ -66,8 +65,8 @@ class Subject:
         """Whether its answers equal those of the reference."""
         return self.implementation.same
 
-    async def answers(self, case: Case, llm: Any = None, asked: Any = None) -> pa.Table:
-        """Its answers, by item. Raises Broken if they are invalid, Stuck if it does not end."""
+    async def answers(self, case: Case, llm: Any = None, asked: Any = None) -> list[Outcome]:
+        """Its answers. Raises Broken if they are invalid, Stuck if it does not end."""
         try:
             async with asyncio.timeout(PATIENCE):
                 return await run(case, self.implementation, llm, instead=asked)
@@ -120,14 +119,11 @@ async def agreement(candidate: Subject) -> Agreement:
         answers = _chosen(case, await candidate.answers(case, own))
         true = _chosen(case, await run(case, basis, other))
         totals.update(hits=len(answers & true), answered=len(answers), expected=len(true))
-        totals.update(items=case.rows().items.num_rows)
+        totals.update(items=len(case.rows().items))
         totals.update(calls=len(own.requests), reference_calls=len(other.requests))
-    recall, precision = (_share(totals["hits"], totals[of]) for of in ("expected", "answered"))
+    shares = (totals["hits"] / totals[of] if totals[of] else 1.0 for of in ("expected", "answered"))
+    recall, precision = shares
     return Agreement(recall, precision, totals["items"], totals["calls"], totals["reference_calls"])
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0
 
 
 def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
@@ -144,7 +140,8 @@ def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
         right = [*_PEOPLE, "Grace Kelly", None]
         for answers in (False, True):
             case = Case(operator, left, others=right, answers=answers)
-            yield case, Mind(match=_same_person(answers=answers))
+            same = {"verdict": "same", "note": None} if answers else {}
+            yield case, Mind(match=partial(_same_person, same))
     elif operator == "sem_topk":
         for n in (1, 2, 3, 7, 11, 20, 50):
             yield some(operator, n, group=[0] * n), mind(operator)
@@ -155,35 +152,21 @@ def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
         yield some(operator, 100, group=[0] * 100), mind(operator)
 
 
-def _same_person(*, answers: bool) -> Any:
-    def match(left: str, right: str) -> dict[str, Any] | None:
-        similar = alike(*names(left, right)) >= 0.4
-        return ({"verdict": "same", "note": None} if answers else {}) if similar else None
-
-    return match
+def _same_person(same: dict[str, Any], left: str, right: str) -> dict[str, Any] | None:
+    return same if alike(*names(left, right)) >= 0.4 else None
 
 
-def _chosen(case: Case, table: pa.Table) -> set[Any]:
+def _chosen(case: Case, outcomes: Sequence[Outcome]) -> set[Any]:
     """The answers as the engine uses them."""
-    rows = [row for row in table.drop_columns("calls").to_pylist() if row.pop("error") is None]
-    if case.operator == "sem_filter":
-        return {row["item"] for row in rows if row["keep"]}
-    if case.operator == "sem_join":
-        rows = [{name: value for name, value in row.items() if name != SCORE} for row in rows]
-        return {canonical_json(plain(row)) for row in rows if row["match"]}
+    rows = [row for row in answers(case, outcomes) if row["error"] is None]
     if case.operator == "sem_topk":
-        return _ranked(case, rows)
-    return {canonical_json(plain(row)) for row in rows}
-
-
-def _ranked(case: Case, rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
-    """The k best rows of each group, with their ranks."""
-    scores = {row["item"]: row["score"] for row in rows}
-    ranked = set()
-    for items in case.rows().groups():
-        best = sorted(scores.keys() & set(items), key=lambda item: (-scores[item], item))
-        ranked |= {(item, rank) for rank, item in enumerate(best[: case.node().k])}
-    return ranked
+        scores, ranked = {row["item"]: row["score"] for row in rows}, set[Any]()
+        for items in case.rows().groups():  # the k best rows of each, with their ranks
+            best = sorted(scores.keys() & set(items), key=lambda item: (-scores[item], item))
+            ranked |= {(item, rank) for rank, item in enumerate(best[: case.node().k])}
+        return ranked
+    verdict = VERDICTS.get(case.operator)
+    return {canonical_json(plain(row)) for row in rows if verdict is None or row[verdict]}
 
 
 _SMALL = Limits(context_tokens=2000, max_output_tokens=1200, in_flight=4)
@@ -212,8 +195,8 @@ async def run_checks(candidate: Subject, found: list[Outcomes]) -> None:
                 return
 
 
-def _first_error(table: pa.Table) -> str | None:
-    return next((error for error in table.column("error").to_pylist() if error is not None), None)
+def _first_error(outcomes: Sequence[Outcome]) -> str | None:
+    return next((outcome.error for outcome in outcomes if outcome.error is not None), None)
 
 
 async def _all_answered(candidate: Subject, case: Case, llm: LLM | None = None) -> None:
@@ -224,7 +207,8 @@ async def _all_answered(candidate: Subject, case: Case, llm: LLM | None = None) 
     if not candidate.same:
         return
     reference = LIBRARY.get(case.operator, LIBRARY.reference(case.operator))
-    for own, true in zip(answers(table), answers(await run(case, reference)), strict=True):
+    expected = answers(case, await run(case, reference))
+    for own, true in zip(answers(case, table), expected, strict=True):
         wrong = [name for name in true if own[name] != true[name]]
         text = f"item {true['item']}: {', '.join(f'{n} is {own[n]!r}, the reference answers {true[n]!r}' for n in wrong)}"
         expect(not wrong, text)
@@ -234,7 +218,7 @@ async def no_rows(candidate: Subject) -> None:
     """Without rows there are no answers and no requests."""
     llm = Oracle(mind(candidate.operator))
     table = await candidate.answers(Case(candidate.operator, []), llm)
-    expect(table.num_rows == 0, f"returned {table.num_rows} rows for none")
+    expect(not table, f"returned {len(table)} answers for no row")
     expect(not llm.requests, f"sent {len(llm.requests)} requests without a row")
 
 
@@ -242,7 +226,7 @@ async def empty_right_side(candidate: Subject) -> None:
     """Without right rows there are no answers; the engine handles `how`."""
     if candidate.operator == "sem_join":
         table = await candidate.answers(Case(candidate.operator, ["a", "b"]))
-        expect(table.num_rows == 0, f"returned {table.num_rows} rows for no pair")
+        expect(not table, f"returned {len(table)} answers for no pair")
 
 
 async def one_row(candidate: Subject) -> None:
@@ -319,11 +303,9 @@ async def refused(candidate: Subject) -> None:
     llm = Oracle(mind(candidate.operator))
     table = await candidate.answers(case, llm, node)
     prompts = {call_id(request): request.messages[-1].content for request in llm.requests}
-    for answer in table.to_pylist():
-        if answer["error"] is None and answer.get("match", True):
-            reason = f"wrong-{answer['item']}-"
-            named = any(reason in prompts.get(call, "") for call in answer["calls"])
-            expect(named, _SILENT)
+    for item, (values, error, calls) in enumerate(table):
+        if error is None and (values or {}).get("match", True):
+            expect(any(f"wrong-{item}-" in prompts.get(call, "") for call in calls), _SILENT)
 
 
 async def too_long(candidate: Subject) -> None:
@@ -349,14 +331,11 @@ async def full_window(candidate: Subject) -> None:
     expect(error is None or whole, f"an error instead of an answer: {error}")
 
 
-def _only(candidate: Subject, case: Case, table: pa.Table, at: int, kind: str) -> None:
+def _only(candidate: Subject, case: Case, outcomes: Sequence[Outcome], at: int, kind: str) -> None:
     """Check that errors concern one row only: its item, its pairs, its group."""
-    errors = table.column("error").to_pylist()
-    rows = case.rows().items.to_pylist()
-    own = [
-        (row["group"] if candidate.operator == "sem_agg" else i, row) for i, row in enumerate(rows)
-    ]
-    items = {item for item, row in own if row["left"] == at}
+    errors, rows = [outcome.error for outcome in outcomes], case.rows()
+    units = enumerate(rows.units(case.node()))
+    items = {unit for unit, own in units if any(rows.items[i].left == at for i in own)}
     for i, error in enumerate(errors):
         if error is not None:
             expect(i in items, f"item {i} has the error of a different row: {error}")

@@ -220,9 +220,8 @@ class Line:
             asked = [each[:2] for each in self._waiting]
             error: Exception | None = None
             try:
-                answer = await self._ledger(
-                    "enter", self._holder, self._account, asked, self._taken()
-                )
+                own = self._holder, self._account, asked, self._taken()
+                answer = await self._ledger("enter", *own)
                 if isinstance(answer, str):
                     error = ShardTaken(answer) if answer == TAKEN else BudgetReached(answer)
             except Exception as raised:  # noqa: BLE001 - the first that waits raises it
@@ -359,9 +358,8 @@ def _check(code: str, job: Any) -> None:
     if (here := code_here(job.settings)) != code:
         raise PlanError(f"the worker has {here}, and the run was begun with {code}", hint=_SAME)
     if not (job.folder / "run.json").exists():
-        raise SemgraphError(
-            f"the worker does not see {job.folder}, the record of the run. Run in a folder that all machines share"
-        )
+        what = f"the worker does not see {job.folder}, the record of the run"
+        raise SemgraphError(f"{what}. Run in a folder that all machines share")
 
 
 def code_here(settings: Settings) -> str:
@@ -382,9 +380,8 @@ def _ledger(actor: Any) -> Ledger:
         try:
             return await getattr(actor, method).remote(*values)
         except RayError as error:
-            raise LedgerGone(
-                "the ledger of the run is gone, so nothing more may be spent: resume the run"
-            ) from error
+            what = "the ledger of the run is gone, so nothing more may be spent: resume the run"
+            raise LedgerGone(what) from error
 
     return send
 
@@ -590,6 +587,7 @@ _FORKS = (
     "on a machine of the cluster: --engine ray://auto"
 )
 _FORMS = "ray, ray?shards=8&workers=2, ray://HOST:10001?shards=256, ray://auto"
+
 _REMOVED = {
     "local": "write ray (processes here), also to resume a run of it; or leave the engine out"
 }

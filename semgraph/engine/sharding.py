@@ -115,7 +115,8 @@ def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
     if not plan.writes and all(node in nodes and not isinstance(node, Input) for node in results):
         part, beside = _part(plan, plan.returns, name), _beside(results, nodes)
         return Division(name, by, None, part, beside=beside)
-    read = _read_by_others(plan, nodes)
+    others = [below for each in walk(*plan.roots) if each not in nodes for below in each.inputs]
+    read = dict.fromkeys(node for node in (*others, *results) if node in nodes)
     made = {f"{node.step}#{i}": node for i, node in enumerate(read) if not isinstance(node, Input)}
     part, rest = _part(plan, made, name), _rest(plan, made)
     computed = set(walk(*made.values()))
@@ -127,11 +128,15 @@ def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
 
 
 def _part(plan: LogicalPlan, returns: Mapping[str, Node], name: str) -> LogicalPlan:
-    """A plan that returns the rows of some nodes; rows of an input carry its row numbers."""
-    marked = rewrite(tuple(returns.values()), lambda node: _marked(node, name))
-    return replace(
-        plan, writes=(), schema_write=None, returns=dict(zip(returns, marked, strict=True))
-    )
+    """A plan that returns the rows of some nodes; rows of an input carry their positions in it."""
+
+    def marked(node: Node) -> Node:
+        if isinstance(node, Input) and node.name == name:
+            return replace(node, windowed=True)
+        return node
+
+    roots = dict(zip(returns, rewrite(tuple(returns.values()), marked), strict=True))
+    return replace(plan, writes=(), schema_write=None, returns=roots)
 
 
 def _taken_by_row(plan: LogicalPlan, name: str) -> set[Node]:
@@ -144,9 +149,7 @@ def _taken_by_row(plan: LogicalPlan, name: str) -> set[Node]:
             nodes.add(node)
         elif node.row_local and node.inputs[0] in nodes:
             others = set(walk(*node.inputs[1:]))
-            if not others & dependent and not any(
-                other.calls_model or other.embeds for other in others
-            ):
+            if not others & dependent and not any(n.calls_model or n.embeds for n in others):
                 nodes.add(node)
         if node in nodes or any(below in dependent for below in node.inputs):
             dependent.add(node)
@@ -157,19 +160,6 @@ def _beside(roots: Iterable[Node], nodes: set[Node]) -> frozenset[str]:
     """The steps below some nodes that take no row of the divided input."""
     others = {node.step for node in walk(*roots) if node not in nodes}
     return frozenset(others - {node.step for node in nodes})
-
-
-def _read_by_others(plan: LogicalPlan, nodes: set[Node]) -> dict[Node, None]:
-    """The operators among some whose rows are results, or are read by other operators."""
-    others = [below for node in walk(*plan.roots) if node not in nodes for below in node.inputs]
-    return {node: None for node in (*others, *plan.returns.values()) if node in nodes}
-
-
-def _marked(node: Node, name: str) -> Node:
-    """An input with the number of each row: its position in the whole input."""
-    if isinstance(node, Input) and node.name == name:
-        return replace(node, windowed=True)
-    return node
 
 
 def _rest(plan: LogicalPlan, made: Mapping[str, Node]) -> LogicalPlan:
@@ -193,15 +183,10 @@ def _read_by_prompts(nodes: Collection[Node], spec: InputSpec) -> tuple[str, ...
     prompts, so that equal requests meet in one shard; else those of the prompt with the fewest.
     They are the same in every process, because the journals of shards answer later runs.
     """
-    found = [
-        _paths_behind(node.input, frozenset(node.prompt.fields))
-        for node in nodes
-        if isinstance(node, Semantic)
-    ]
-    fewest = min(
-        filter(None, found), key=lambda each: (len(each), sorted(each)), default=frozenset()
-    )
-    paths = frozenset.intersection(*found) or fewest
+    asking = [node for node in nodes if isinstance(node, Semantic)]
+    found = [_paths_behind(node.input, frozenset(node.prompt.fields)) for node in asking]
+    ordered = sorted(filter(None, found), key=lambda each: (len(each), sorted(each)))
+    paths = frozenset.intersection(*found) or next(iter(ordered), frozenset())
     places = dict.fromkeys(_place_of(path, spec) for path in sorted(paths))
     return tuple(places) or tuple(name for name, _ in spec.columns)
 
@@ -222,9 +207,8 @@ def _paths_behind(node: Node, paths: frozenset[str]) -> frozenset[str]:
     """The columns of an input, or their fields, from which columns of a node are computed."""
     if isinstance(node, Input):
         return paths
-    made = frozenset(
-        path for path in paths if not node.carries or path.split(".")[0] in node.output_columns
-    )
+    own = node.output_columns
+    made = frozenset(p for p in paths if not node.carries or p.split(".")[0] in own)
     behind = node.paths_for(made) if made else frozenset[str]()
     return _paths_behind(node.inputs[0], behind | (paths - made))
 

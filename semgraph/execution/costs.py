@@ -104,7 +104,7 @@ def _payers(run: Run) -> dict[Any, list[Any]]:
         return highest, [row for row in rows if rank.get(row, 0) == highest > 0]
 
     made, payers = dict[int, list[int]](), dict[Any, list[Any]]()
-    for table in recorded_parts(run.folder, LINEAGE, ""):
+    for table in recorded_parts(run.folder, LINEAGE):
         made.update(zip(values(table[ROW_ID]), values(table[SOURCES]), strict=True))
     for row in sorted(made):  # a row has a larger id than its sources
         rank[row], payers[row] = ranked(made[row])

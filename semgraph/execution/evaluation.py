@@ -12,8 +12,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeVar
 
-import pyarrow as pa
-
 from semgraph.errors import DataError
 from semgraph.execution.runtime import MeteredReads, Runtime
 from semgraph.execution.windows import Window
@@ -118,10 +116,6 @@ class _AskedRows:
         self._report(self._reported - self._rows)
 
 
-def _unchanged(batch: Batch) -> Batch:
-    return batch
-
-
 class Evaluation:
     """Computes the rows of physical nodes: an `ExecutionContext`. As an async context manager it
     cancels all running tasks at the end. Windows have a span. Earlier `replies` about the same
@@ -151,8 +145,8 @@ class Evaluation:
         self.partition_column = graph.partition if graph else ""
         confinement = runtime.confinement
         self.has_windows = confinement is not None
-        self.by_partition = confinement.by_partition if confinement else _unchanged
-        self.by_window = confinement.by_window if confinement else _unchanged
+        self.by_partition = confinement.by_partition if confinement else lambda batch: batch
+        self.by_window = confinement.by_window if confinement else lambda batch: batch
         self.failures: list[Failure] = []
         self._llm = runtime.llm if replies is None else remembering(runtime.llm, replies)
         self._asks_again = replies is None and runtime.remembers
@@ -356,7 +350,7 @@ class Evaluation:
         return rows
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
-        keep, places = self.runtime.record_rows, self.runtime.flows_of(node)
+        keep, places = self.runtime.recorder.record_rows, self.runtime.flows_of(node)
         known = node.known_rows(inputs, batch) if places else {}
         flows = [(self.metrics(step), which, known.get(at)) for step, which, at in places]
 
@@ -380,7 +374,7 @@ class Evaluation:
             self.runtime.observations.add_rows(node.logical, rows_in, rows_out)
 
     async def ask(
-        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
+        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, Any] | None = None
     ) -> Answered:
         runtime, logical = self.runtime, node.logical
         metrics = runtime.meter.operator(logical.step, logical, logical.keyword, str(node.choice))

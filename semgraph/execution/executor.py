@@ -182,8 +182,11 @@ class Executor:
         places = {name: places for name, (_, _, places) in clean.items()}
         sources = (node.logical for node in self.plan.of_kind(InputTable))
         shared = {s.name for s in sources if isinstance(s, Input) and s.windowed}
-        for name in shared & tables.keys():  # the rows are part of larger inputs
-            tables[name] = _numbered(tables[name], places[name])
+        for name in shared & tables.keys():  # the rows are part of larger inputs, in one partition
+            numbers = pa.array(places[name], pa.int64())
+            partition = pa.array(np.zeros(len(numbers), np.int64))
+            tables[name] = tables[name].append_column(PARTITION, partition)
+            tables[name] = tables[name].append_column(INPUT_ROW, numbers)
         input_batches = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
         async with Evaluation(self.runtime, input_batches, self.options.now("run")) as evaluation:
             sinks, results = await self._sinks_and_results(evaluation, self.plan.sinks)
@@ -211,11 +214,6 @@ class Executor:
             self.outcome.failures += [row.failure() for row in unwritten]
             sinks = without_unwritten(sinks, unwritten)
 
-    async def _write_first_sinks(self, sinks: Sinks) -> None:
-        """Write the sinks with `first: true`; input rows that cannot be written fail."""
-        while unwritten := await self.commits.write_rows(sinks):
-            sinks = without(sinks, self._fail(row.failure() for row in unwritten))
-
     def _add_results(self, results: Mapping[str, Batch]) -> None:
         """Add the rows of a wave to the results; what derives from no input row is replaced."""
         for name, batch in results.items():
@@ -238,7 +236,11 @@ class Executor:
         tables = {**inputs, windowing.input: rows.rows}
         places = {windowing.input: values(rows.rows.column(INPUT_ROW))}
         self._inputs = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
-        await self._compute_run_wide()
+        if nodes := self.plan.run_wide:  # over all input rows, including committed ones
+            now = self.options.now("run")
+            async with Evaluation(self.runtime, self._inputs, now) as evaluation:
+                batches = await evaluation.compute([node.inputs[0] for node in nodes])
+                self._run_wide = dict(zip(nodes, batches, strict=True))
         again = self.options.windows
         waves = recut(rows, again) if again else cut(self.windowing, pending)
         self.runtime.confinement = Confinement.of(rows, waves)
@@ -309,11 +311,8 @@ class Executor:
         async for name, state in self._states(rows):
             self.commits.heads.setdefault(numbers[name], state.head)
             committed |= {row: intern(marker.run) for row, marker in state.committed.items()}
-            changed += sum(
-                marker.fingerprint != self.options.fingerprint
-                for row, marker in state.committed.items()
-                if row not in bare
-            )
+            own = (marker for row, marker in state.committed.items() if row not in bare)
+            changed += sum(marker.fingerprint != self.options.fingerprint for marker in own)
             contents |= {row: m.content for row, m in state.committed.items() if m.content}
         pending = {
             number: [m for m in own if m in rows.bare or rows.keys[m] not in committed]
@@ -353,16 +352,6 @@ class Executor:
             self.runtime.meter.step(COMMIT).round_trips += trips.number
             for state in states.items():
                 yield state
-
-    async def _compute_run_wide(self) -> None:
-        """Compute the plan's `run_wide` steps over all input rows, including committed ones."""
-        nodes = self.plan.run_wide
-        if nodes:
-            async with Evaluation(
-                self.runtime, self._inputs, self.options.now("run")
-            ) as evaluation:
-                batches = await evaluation.compute([node.inputs[0] for node in nodes])
-                self._run_wide = dict(zip(nodes, batches, strict=True))
 
     async def _slices(self, waves: tuple[Wave, ...], name: str, turn: Turn) -> list[Slice]:
         """Compute a slice; if bad data fails it, window by window, so that only one stops."""
@@ -411,7 +400,9 @@ class Executor:
                 slice_.firsts = list(zip(firsts, batches, strict=True))
                 if not turn.over.is_set():
                     await turn.before.wait()
-                    await self._write_first_sinks(slice_.firsts)
+                    left: Sinks = slice_.firsts
+                    while unwritten := await self.commits.write_rows(left):
+                        left = without(left, self._fail(row.failure() for row in unwritten))
                     turn.end()
             with self._asking(first):
                 batches = await evaluation.compute(self.plan.buffered)
@@ -473,13 +464,8 @@ class Executor:
         """The windows whose rows were computed in other windows, on whose rows they may depend."""
         if not _rows_interact([node.logical for node in self.plan.buffered]):
             return []
-        return [
-            window
-            for window in windows
-            if any(
-                row in slice_.uncounted or slice_.rows[row] != window.rows for row in window.rows
-            )
-        ]
+        old, rows = slice_.uncounted, slice_.rows
+        return [w for w in windows if any(r in old or rows[r] != w.rows for r in w.rows)]
 
     def _known(
         self, windows: Sequence[Window], computed: InputBatches | None = None
@@ -495,14 +481,11 @@ class Executor:
     def _open_windows(self, windows: Sequence[Window]) -> list[Window]:
         """The windows without failed rows, up to where their partition was stopped."""
         failed = self.outcome.failed_rows
-        left = (
-            replace(
-                w,
-                rows=tuple(r for r in w.rows if r not in failed and self._is_open(w.partition, r)),
-            )
-            for w in windows
-        )
-        return [window for window in left if window.rows]
+        left: list[Window] = []
+        for w in windows:
+            rows = tuple(r for r in w.rows if r not in failed and self._is_open(w.partition, r))
+            left += [replace(w, rows=rows)] if rows else []
+        return left
 
     def _fail(self, failures: Iterable[Failure]) -> set[int]:
         """Add failed rows to the outcome. Returns the input rows from which they derive."""
@@ -603,12 +586,16 @@ class Executor:
             recorder.take_back()
             self._record(attempt)
         recorder.end()
-        attempt.flush()
+        attempt.evaluation.flush(attempt.done)
         return ends
 
     def _record(self, attempt: _WaveAttempt) -> None:
-        attempt.record()
+        """Record the rows of completed input rows, and what good windows return and write."""
+        attempt.evaluation.record(attempt.done)
         good = [row for window in attempt.good for row in window.rows]
+        for name, batch in attempt.results.items():
+            if batch.has_input_rows and self.runtime.recorder.keeps_results:
+                self.runtime.recorder.result(name, batch.of_input_rows(good).table)
         self.commits.record([(spec, batch.of_input_rows(good)) for spec, batch in attempt.sinks])
 
     def _without_failed(self, windows: Sequence[Window]) -> list[Window]:
@@ -619,13 +606,6 @@ class Executor:
                 row = failed[0] if self.windowing.by_readiness else None
                 self._halt(window, "a row of it failed", row)
         return self._open_windows(windows)
-
-
-def _numbered(rows: pa.Table, places: Sequence[int]) -> pa.Table:
-    """Rows with their indices in the input, all in one partition."""
-    numbers = pa.array(places, pa.int64())
-    partition = pa.array(np.zeros(len(numbers), np.int64))
-    return rows.append_column(PARTITION, partition).append_column(INPUT_ROW, numbers)
 
 
 def _rows_interact(nodes: Sequence[Node]) -> bool:
@@ -664,20 +644,6 @@ class _WaveAttempt:
         good = {row for window in self.good for row in window.rows}
         every = {row for window in self.windows for row in window.rows}
         return good | (every & self.lost)
-
-    def record(self) -> None:
-        """Record the rows of completed input rows, and the results of good windows."""
-        self.evaluation.record(self.done)
-        recorder = self.evaluation.runtime.recorder
-        if recorder.keeps_results:
-            good = [row for window in self.good for row in window.rows]
-            for name, batch in self.results.items():
-                if batch.has_input_rows:
-                    recorder.result(name, batch.of_input_rows(good).table)
-
-    def flush(self) -> None:
-        """Count the rows and calls of completed input rows."""
-        self.evaluation.flush(self.done)
 
 
 async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -94,10 +94,8 @@ class Observations:
         dollars += (did.dollars or 0.0) * (1 / price - 1)
         calls, issued = paid.calls_issued, did.calls_issued
         seconds = did.seconds if issued else 0.0
-        self._add(
-            node,
-            Seen(0, 0, 0, items, calls, issued, paid.tokens_in, paid.tokens_out, dollars, seconds),
-        )
+        tokens = paid.tokens_in, paid.tokens_out
+        self._add(node, Seen(0, 0, 0, items, calls, issued, *tokens, dollars, seconds))
 
     def _add(self, node: Node, seen: Seen) -> None:
         if self.sample and (node.rows == "collapse" or isinstance(node, SemTopk)):
@@ -156,7 +154,9 @@ class ObservationFile:
             except sqlite3.Error as error:
                 if not _is_damage(error):
                     raise
-                aside = self._set_aside()
+                aside = self.path.with_name(f"{self.path.name}.damaged")
+                self.path.replace(aside)
+                self.path.with_name(f"{self.path.name}-journal").unlink(missing_ok=True)
                 self._add(seen)
                 self.note = f"{self.path} was damaged ({error}): moved to {aside.name} and replaced; only estimates use it"
         except (sqlite3.Error, OSError) as error:
@@ -197,12 +197,6 @@ class ObservationFile:
             database.close()
             raise
         return database
-
-    def _set_aside(self) -> Path:
-        aside = self.path.with_name(f"{self.path.name}.damaged")
-        self.path.replace(aside)
-        self.path.with_name(f"{self.path.name}-journal").unlink(missing_ok=True)
-        return aside
 
 
 def _is_damage(error: Exception) -> bool:

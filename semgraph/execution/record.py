@@ -25,6 +25,7 @@ from semgraph.logical.prompt import plain
 
 if TYPE_CHECKING:
     from semgraph.relational.batch import Batch
+    from semgraph.semantic.ask import Failure
 
 PENDING = "pending.arrow"
 LINEAGE = "lineage"
@@ -209,12 +210,10 @@ class RunRecord:
             with self.on_disk(), privacy.open_private(self.folder / PENDING, "ab") as out:
                 out.write(written)
 
-    def failed(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append to `failed.jsonl`, with redacted errors. Rows are inputs of the next run."""
-        self._append_lines(
-            "failed.jsonl",
-            ({**row, "_error": privacy.redacted_values(row["_error"])} for row in rows),
-        )
+    def failed(self, rows: Iterable[tuple[Failure, Mapping[str, Any]]]) -> None:
+        """Append failures, with redacted errors and rows, to `failed.jsonl`: inputs of the next run."""
+        lines = ({**row, "_step": f.step, "_error": privacy.redacted(f.error)} for f, row in rows)
+        self._append_lines("failed.jsonl", lines)
 
     def lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append a line of JSON for each row to a file of the record, without secrets."""
@@ -287,15 +286,12 @@ def read_input(path: Path) -> pa.Table:
     return table.sort_by(INPUT_ROW).drop_columns(INPUT_ROW)
 
 
-def step_tables(folder: Path, kind: str, step: str = "") -> list[pa.Table]:
-    """The recorded tables of a step (`steps` or `answers`), or of the run's `lineage`."""
-    return list(recorded_parts(folder, kind, step))
-
-
 def recorded_parts(
-    folder: Path, kind: str, step: str, columns: list[str] | None = None
+    folder: Path, kind: str, step: str = "", columns: list[str] | None = None
 ) -> Iterator[pa.Table]:
-    """The tables of `step_tables`, read one by one; only `columns`, unless None."""
+    """The recorded tables of a step (`steps`, `answers` or `results`), or of the run's `lineage`, read
+    one by one; only `columns`, unless None.
+    """
     import pyarrow.parquet as pq
 
     for part in records_of(folder):
@@ -321,11 +317,8 @@ def recorded_steps(folder: Path, kind: str) -> list[str]:
     for part in records_of(folder):
         base = part / kind
         names |= {path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")}
-        names |= {
-            name.split("/", 1)[1].rpartition("/")[0]
-            for name, _ in _pending(part)
-            if name.startswith(f"{kind}/")
-        }
+        pending = (name.partition("/") for name, _ in _pending(part))
+        names |= {rest.rpartition("/")[0] for own, _, rest in pending if own == kind}
     return sorted(names)
 
 
@@ -350,7 +343,7 @@ def _pending(folder: Path) -> list[tuple[str, pa.Table]]:
 
 def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:
     """The recorded rows of a step; none if none were recorded."""
-    return [row for table in step_tables(folder, kind, step) for row in table.to_pylist()]
+    return [row for table in recorded_parts(folder, kind, step) for row in table.to_pylist()]
 
 
 def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -557,11 +550,15 @@ def as_exchange(line: dict[str, Any]) -> Exchange | None:
         return None
     messages = tuple(Message(role, content) for role, content in line["messages"])
     request = Request(role="", messages=messages, schema=line["schema"], step=line["step"])
-    reply = Reply(
-        text=line["answer"], usage=Usage(line["tokens_in"], line["tokens_cached"], line["tokens_out"]),
+    return Exchange(request, reply_of(line), line["model"] or "", "", line["at"] + line["took"])
+
+
+def reply_of(line: dict[str, Any]) -> Reply:
+    """The answer of a line; its text may be in the journal alone."""
+    return Reply(
+        line.get("answer", ""), Usage(line["tokens_in"], line["tokens_cached"], line["tokens_out"]),
         seconds=line["seconds"], call_id=line["call"] or "", model=line["model"] or "", dollars=line["dollars"],
     )  # fmt: skip
-    return Exchange(request, reply, line["model"] or "", "", line["at"] + line["took"])
 
 
 def read_answers(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -574,11 +571,8 @@ def exchanges(
     run: Run, path: Path | str | None = None
 ) -> Iterator[Callable[[str], Exchange | None]]:
     """A function that finds the calls of a run by id, in its journal (or another) or its record."""
-    recorded = {
-        line["call"]: exchange
-        for line in read_calls(run.folder)
-        if (exchange := as_exchange(line)) is not None
-    }
+    lines = ((line["call"], as_exchange(line)) for line in read_calls(run.folder))
+    recorded = {call: exchange for call, exchange in lines if exchange is not None}
     paths = [path] if path else [Run(part).facts.get("journal") for part in records_of(run.folder)]
     journals = dict.fromkeys(Path(path) for path in paths if path and Path(path).exists())
     with ExitStack() as closing:

@@ -29,7 +29,6 @@ from semgraph.execution.record import (
     recorded_inputs,
     recorded_parts,
     records_of,
-    step_tables,
 )
 from semgraph.execution.uniform import Uniform
 from semgraph.expr.types import python_rows
@@ -130,12 +129,18 @@ class Result:
         halted = any(part.exit_code == HALTED for part in parts)
         uniform = Uniform.merge(part.uniform for part in parts)
         meter = Meter.merge(part.meter for part in parts)
+        ids: dict[str, Sequence[int]] = {}
+        for name in {name: None for part in parts for name in part.ids}:
+            own = list(
+                chain.from_iterable(part.ids.get(name, ()) for part in parts)
+            )  # may be empty
+            ids[name] = [own[row] for row in _order(name, parts).tolist()]
         notes = chain.from_iterable(part.notes for part in parts)
         return replace(
             first,
             run=run,
             tables=_joined(parts, record),
-            ids={name: _ids_in_order(name, parts) for part in parts for name in part.ids},
+            ids=ids,
             meter=meter,
             failed=tuple(
                 sorted(chain.from_iterable(p.failed for p in parts), key=lambda f: f.input_row or 0)
@@ -259,29 +264,23 @@ class Result:
         """
         recorded = self.record is not None and self.record.exists()
         parts: tuple[By, ...] = ("step", "model", "row") if recorded else ("step",)
+        tables = {n: [plain(row) for row in python_rows(own)] for n, own in self.tables.items()}
+        members = {"given": self.members, "skipped": self.skipped, "committed": self.committed}
+        first = [{"plan": f.plan, "run": f.run, "written": dict(f.written)} for f in self.first]
         return {
             "schema": 1,
             "plan": self.plan,
             "run": self.run,
-            "tables": {
-                name: [plain(row) for row in python_rows(table)]
-                for name, table in self.tables.items()
-            },
+            "tables": tables,
             "metrics": self.meter.as_dict(),
             "cost": self.cost._asdict(),
             "costs": {by: self.costs(by) for by in parts},
             "written": dict(self.written),
-            "members": {
-                "given": self.members,
-                "skipped": self.skipped,
-                "committed": self.committed,
-            },
+            "members": members,
             "failed": [{"step": f.step, "error": f.error, "row": f.row} for f in self.failed],
             "notes": list(self.notes),
             "stopped": self.stopped,
-            "first": [
-                {"plan": f.plan, "run": f.run, "written": dict(f.written)} for f in self.first
-            ],
+            "first": first,
         }
 
 
@@ -337,11 +336,6 @@ def _in_order(name: str, parts: Sequence[Result]) -> pa.Table:
     return pa.concat_tables([part.tables[name] for part in parts]).take(_order(name, parts))
 
 
-def _ids_in_order(name: str, parts: Sequence[Result]) -> Sequence[int]:
-    ids = list(chain.from_iterable(part.ids.get(name, ()) for part in parts))  # empty if it stopped
-    return [ids[row] for row in _order(name, parts).tolist()]
-
-
 def _order(name: str, parts: Sequence[Result]) -> npt.NDArray[np.int64]:
     places = np.concatenate([part.places[name].to_numpy() for part in parts])
     return np.argsort(places, kind="stable")
@@ -354,10 +348,12 @@ RETAINED = 64 << 20
 _NUMBERS = [PARTITION, INPUT_ROW]
 
 
-def in_order(table: pa.Table) -> pa.Table:
-    """Rows ordered by the first input row of their window; within a window the order is unchanged."""
+def in_order(table: pa.Table, by: str = PARTITION) -> pa.Table:
+    """Rows ordered by the first input row of their window, or another number; among rows with equal
+    ones the order is unchanged.
+    """
     numbered = table.append_column("_row", pa.array(range(table.num_rows)))
-    return numbered.sort_by([(PARTITION, "ascending"), ("_row", "ascending")]).drop_columns("_row")
+    return numbered.sort_by([(by, "ascending"), ("_row", "ascending")]).drop_columns("_row")
 
 
 @dataclass(frozen=True)
@@ -501,7 +497,7 @@ def load_result(run: Run) -> Result:
         if (first := next(parts, None)) is not None:
             recorded[name] = RecordedRows(name, first.schema, tuple(own))
             continue
-        tables = step_tables(run.folder, "steps", step)
+        tables = [*recorded_parts(run.folder, "steps", step)]
         if not tables and step in (inputs := recorded_inputs(run.folder)):
             tables = [read_input(inputs[step])]
         others[name] = _visible(pa.concat_tables(tables or [pa.table({})]))

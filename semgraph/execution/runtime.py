@@ -70,13 +70,8 @@ def require_prices(plan: LogicalPlan, budget: Budget, llm: LLM, embedder: Embedd
 
 def batched_operators(plan: PhysicalPlan, llm: LLM) -> frozenset[Node]:
     """The operators of a plan that run ahead and whose model sends batches."""
-    return frozenset(
-        node
-        for node in walk(*plan.roots)
-        if isinstance(node, Semantic)
-        and plan.runs_ahead(node)
-        and bound(llm, node.prompt.first.role).limits.batch
-    )
+    nodes = (n for n in walk(*plan.roots) if isinstance(n, Semantic) and plan.runs_ahead(n))
+    return frozenset(n for n in nodes if bound(llm, n.prompt.first.role).limits.batch)
 
 
 class MeteredReads:
@@ -103,7 +98,6 @@ class MeteredReads:
         return counted
 
 
-RecordRows = Callable[[Node, Batch], None]
 # A step, one of its counters, and the operator whose rows are counted.
 Flow = tuple[str, Literal["rows_in", "rows_out"], Node]
 
@@ -134,12 +128,15 @@ class RowRecorder:
     def written(self, label: str, rows: pa.Table) -> None:
         """Record merged rows of a label."""
 
+    def record_rows(self, node: Node, rows: Batch) -> None:
+        """Record the rows of a node."""
+
 
 @dataclass
 class Runtime:
     """The resources of a run, shared by all its evaluations. `_p` is the number of a partition in
-    `partition_of_row`, or as `confinement` says. What is recorded goes to `record_rows`,
-    `recorder`, `lineage`, `answered` and `observations`; `asking` is told of further rows that a
+    `partition_of_row`, or as `confinement` says. What is recorded goes to `recorder`, `lineage`,
+    `answered` and `observations`; `asking` is told of further rows that a
     node asks about, and of a negative number when they are answered.
 
     `remembers`: answers are kept in memory while their windows run, because nothing else keeps
@@ -153,7 +150,6 @@ class Runtime:
     meter: Meter
     partition_of_row: list[str] = field(default_factory=list)
     confinement: Confinement | None = None
-    record_rows: RecordRows = lambda _node, _rows: None
     recorder: RowRecorder = field(default_factory=RowRecorder)
     lineage: RunLineage | None = None
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None

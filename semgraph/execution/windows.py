@@ -148,13 +148,9 @@ async def prepare(
         *([] if windowing.key else [f"{made} AS {_NAME}"]),
     ]
     sql = f"SELECT {', '.join(columns)} FROM ({base}) AS _base ORDER BY {ORDINAL}"
-    kinds = [(n, pa.int64()) for n in (POSITION, TURN, PARTITION, INPUT_ROW)]
-    named = [] if windowing.key else [pa.field(_NAME, pa.string())]
-    fields = [
-        *(table.schema.field(n) for n in names),
-        *(pa.field(n, kind) for n, kind in kinds),
-        *named,
-    ]
+    fields = [table.schema.field(n) for n in names]
+    fields += [pa.field(n, pa.int64()) for n in (POSITION, TURN, PARTITION, INPUT_ROW)]
+    fields += [] if windowing.key else [pa.field(_NAME, pa.string())]
     numbered = await execute(sql, {"t": table.select(names)}, pa.schema(fields))
     if places is not None:
         at = numbered.column_names.index(POSITION)
@@ -235,13 +231,11 @@ def recut(rows: InputRows, recorded: Sequence[RecordedWindow]) -> list[Wave]:
     waves: list[Wave] = []
     while waiting:
         due = waiting.pop(next(iter(waiting)))
-        windows = [queue.popleft() for queue in due]
-        waves.append(
-            tuple(
-                Window(partitions[w.partition], tuple(places[key] for key in w.rows), w)
-                for w in windows
-            )
-        )
+        wave: list[Window] = []
+        for window in (queue.popleft() for queue in due):
+            rows_of_window = tuple(places[key] for key in window.rows)
+            wave.append(Window(partitions[window.partition], rows_of_window, window))
+        waves.append(tuple(wave))
         wait(due)
     return waves
 
@@ -270,15 +264,11 @@ def without_nul(
             columns.setdefault(place, column)
     if not columns:
         return table, [], range(table.num_rows)
-    failures = [
-        Failure(
-            name,
-            f"column {column}: the text holds a NUL character. Remove it",
-            place if windowed else None,
-            table.slice(place, 1).to_pylist()[0],
-        )
-        for place, column in sorted(columns.items())
-    ]
+    failures: list[Failure] = []
+    for place, column in sorted(columns.items()):
+        what = f"column {column}: the text holds a NUL character. Remove it"
+        row = table.slice(place, 1).to_pylist()[0]
+        failures.append(Failure(name, what, place if windowed else None, row))
     places = [place for place in range(table.num_rows) if place not in columns]
     return table.take(pa.array(places, pa.int64())), failures, places
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
 
 from semgraph.formats import plural
@@ -39,11 +39,8 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
         written = [step for step in plan.document.get("steps") or () if step in equations]
         equations = {step: equations[step] for step in dict.fromkeys([*written, *equations])}
     schema = f"schema ← {plan.graph.name}{' (anew)' if plan.schema_write and plan.schema_write.drop else ''}"
-    writes = [
-        _equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)])
-        for s in plan.writes
-        if _caller(s, name.calls) is None
-    ]
+    sinks = [sink for sink in plan.writes if _caller(sink, name.calls) is None]
+    writes = [_equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)]) for s in sinks]
     lines = [*equations.values(), *_written_by_calls(plan, name.calls), *writes]
     return "\n".join([*([schema] if plan.schema_write is not None else []), *lines])
 
@@ -156,7 +153,15 @@ def _sort(order: tuple[Sort, ...]) -> str:
 
 def _using(using: Using, where: object) -> str:
     pairs = [a if a == b else f"{a}={b}" for a, b in using]
-    return " ∧ ".join([*pairs, *([_text(where)] if where is not None else [])])
+    return " ∧ ".join(filter(None, [*pairs, _given("", where)]))
+
+
+def _given(before: str, scalar: object) -> str:
+    return "" if scalar is None else f"{before}{_text(scalar)}"
+
+
+def _per(by: Sequence[str]) -> str:
+    return f" per {', '.join(by)}" if by else ""
 
 
 @singledispatch
@@ -174,6 +179,7 @@ symbol.register(rel.Distinct, lambda node, _: f"δ_{{{', '.join(node.by)}}}" if 
 symbol.register(rel.Ordered, lambda node, _: f"τ_{{{_sort(node.by)}}}")
 symbol.register(rel.Union, lambda node, name: " ∪ ".join(name(branch) for branch in node.relations))
 symbol.register(rel.Unnest, lambda node, _: f"μ_{{{node.column}→{node.alias}}}")
+symbol.register(Match, lambda node, _: f"⋈ {node.pattern}{_given(' ∧ ', node.where)}")
 symbol.register(Embed, lambda node, _: f"embed_{{{_cols(node.add)}}}")
 
 
@@ -181,7 +187,7 @@ symbol.register(Embed, lambda node, _: f"embed_{{{_cols(node.add)}}}")
 def _(node: Iterate, name: Name) -> str:
     parts = [f"{node.name} ≤ {node.times:,} rounds"]
     parts += [f"by {', '.join(node.by)}"] if node.by else []
-    parts += [f"until {_text(node.until)}"] if node.until is not None else []
+    parts += [_given("until ", node.until)] if node.until is not None else []
     parts += [f"δ {', '.join(node.distinct)}"] if node.distinct else []
     every = "all " if node.keep == "all" else ""
     return f"iterate_{{{every}{'; '.join(parts)}}} {name(node.body)} from"
@@ -209,8 +215,7 @@ def _(node: rel.GroupJoin, name: Name) -> str:
 @symbol.register
 def _(node: rel.Limit, name: Name) -> str:
     order = f"τ_{{{_sort(node.order)}}} " if node.order else ""
-    per = f" per {', '.join(node.by)}" if node.by else ""
-    return f"{order}[LIMIT {node.n}{per}]"
+    return f"{order}[LIMIT {node.n}{_per(node.by)}]"
 
 
 @symbol.register
@@ -257,18 +262,11 @@ def _(node: Search, name: Name) -> str:
     return f"⊗_{{{ranked}}} {where}({over}) as {brought} [LIMIT {node.k}]"
 
 
-@symbol.register
-def _(node: Match, name: Name) -> str:
-    where = f" ∧ {_text(node.where)}" if node.where is not None else ""
-    return f"⋈ {node.pattern}{where}"
-
-
 def _stop(stop: Stop | None, *, pulled: bool) -> str:
     if stop is None:
         return "; as far as it is needed above" if pulled else ""
-    per = f" per {', '.join(stop.by)}" if stop.by else ""
     order = f" by {_sort(stop.order)}" if stop.order else ""
-    return f"; until there are {stop.n}{per}{order}"
+    return f"; until there are {stop.n}{_per(stop.by)}{order}"
 
 
 def _check(node: Answering) -> str:
@@ -303,8 +301,7 @@ def _(node: SemAgg, name: Name) -> str:
 
 @symbol.register
 def _(node: SemTopk, name: Name) -> str:
-    per = f" per {', '.join(node.by)}" if node.by else ""
-    return f"sem_topk[{node.prompt.first.name}; k={node.k}{per}]"
+    return f"sem_topk[{node.prompt.first.name}; k={node.k}{_per(node.by)}]"
 
 
 @symbol.register

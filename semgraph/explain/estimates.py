@@ -199,9 +199,8 @@ class Estimator:
     models: str = ""
     counts: Mapping[str, int] | None = None  # the rows of the store, by label
     windows: int = 1  # of all partitions; without windows, the number of partitions
-    first: Mapping[Node, FirstPrompt] = field(
-        default_factory=dict
-    )  # prompts that depend on the inputs alone
+    # prompts that depend on the inputs alone
+    first: Mapping[Node, FirstPrompt] = field(default_factory=dict)
     around: Estimator | None = None  # of a round: the estimator of the enclosing plan
     loop: Iterate | None = None  # the loop of the round
     given: Mapping[Node, Amount] = field(default_factory=dict)  # the rows of the last round
@@ -221,14 +220,10 @@ class Estimator:
         stored: Mapping[str, pa.Table] | None,
     ) -> Estimator:
         """The estimator over rows of the inputs and, if known, of the store by label."""
-        return cls(
-            plan,
-            {name: table.num_rows for name, table in inputs.items()},
-            {} if observations is None else observations.read(),
-            "" if observations is None else observations.models,
-            None if stored is None else {name: rows.num_rows for name, rows in stored.items()},
-            _windows(plan.logical, inputs),
-        )
+        rows = {name: table.num_rows for name, table in inputs.items()}
+        seen, models = (observations.read(), observations.models) if observations else ({}, "")
+        counts = None if stored is None else {name: own.num_rows for name, own in stored.items()}
+        return cls(plan, rows, seen, models, counts, _windows(plan.logical, inputs))
 
     def rows(self, node: Node) -> Amount:
         """The rows of an operator; for one in a loop, those of all rounds."""
@@ -576,12 +571,10 @@ def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
     """The number of windows, or without windows of partitions in the inputs."""
     windowing, own = plan.windows, plan.graph.partition
     if windowing is None:
-        named = [
-            table.column(own).unique().to_pylist()
-            for table in inputs.values()
-            if own in table.column_names
-        ]
-        return max(1, len({value for values in named for value in values}))
+        named = (
+            table.column(own).unique() for table in inputs.values() if own in table.column_names
+        )
+        return max(1, len(set().union(*(values.to_pylist() for values in named))))
     if windowing.input not in inputs:
         return 1
     partitions = inputs[windowing.input].column(windowing.partition).to_pylist()

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,8 @@ from semgraph.physical.search import run_searches
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.semantic.ask import Asking
-from semgraph.semantic.context import Context, DryRun, DryRunEnded
-from semgraph.semantic.contract import Part, Rows
+from semgraph.semantic.context import DryRun, DryRunEnded
+from semgraph.semantic.contract import Item, Part, Rows
 from semgraph.semantic.dispatch import answer
 from semgraph.semantic.implementation import Implementation
 from semgraph.stores.base import ScanQuery, Store
@@ -51,25 +52,11 @@ from semgraph.stores.base import ScanQuery, Store
 _TWO = 2  # number of made-up rows: enough to show several in one call
 
 
-async def _ask_singly(node: Semantic, ctx: Context) -> None:
-    """Send made-up rows, pairs or a group in the prompt's own words, without an implementation."""
-    rows = _made_up_rows(node)
-    if node.keyword == "sem_agg":
-        await ctx.ask_groups(node, rows, [Part(0, range(_TWO))])
-    else:
-        await ctx.ask_packed(node, rows, [[item] for item in range(rows.items.num_rows)])
-
-
 def _made_up_rows(node: Semantic) -> Rows:
-    numbers = list(range(_TWO))
-    right = None
-    columns: dict[str, list[int]] = {"left": numbers}
+    items, right = [Item(number) for number in range(_TWO)], None
     if node.keyword == "sem_join":
         right = _named(node.prompt.other_fields, f"{getattr(node, 'alias', '')}.")
-        columns = {"left": [left for left in numbers for _ in numbers], "right": numbers * _TWO}
-    elif node.keyword in {"sem_agg", "sem_topk"}:
-        columns = {"group": [0] * _TWO, "left": numbers}
-    items = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+        items = [Item(*pair) for pair in product(range(_TWO), repeat=2)]
     return Rows(_named(node.prompt.fields), right, items, [""] * _TWO, [0] * _TWO)
 
 
@@ -128,7 +115,10 @@ async def first_prompts(
     prompts = []
     async with Evaluation(runtime, tables, now, windows) as evaluation:
         for node in walk(*plan.roots):
-            await _give_first_rounds(node, evaluation)
+            for loop in plan.of_kind(IterateRows):  # its body reads the input as round 0, if known
+                if loop.logical.input is node:
+                    with suppress(DryRunEnded):
+                        await evaluation.start(loop)
             if isinstance(node, Semantic):
                 model = bound(llm, node.prompt.first.role)
                 request = await _first_request(node, evaluation, model, now)
@@ -137,15 +127,6 @@ async def first_prompts(
                 tokens = sum(model.count_tokens(message.content) for message in messages)
                 prompts.append(FirstPrompt(node, messages, tokens, request, model))
     return prompts
-
-
-async def _give_first_rounds(node: Node, evaluation: Evaluation) -> None:
-    """Start each loop over an operator, so that its body can read the input as round 0, if known."""
-    plan = evaluation.runtime.plan
-    for loop in plan.of_kind(IterateRows):
-        if loop.logical.input is node:
-            with suppress(DryRunEnded):
-                await evaluation.start(loop)
 
 
 async def _first_rows(
@@ -160,9 +141,8 @@ async def _first_rows(
         runtime.partition_of_row = rows.partition_of_row
         confinement = runtime.confinement = Confinement.of(rows, waves)
         first = waves[0] if waves else ()
-        batch = Batch.of_table(rows.rows).of_input_rows(
-            [row for window in first for row in window.rows]
-        )
+        own = [row for window in first for row in window.rows]
+        batch = Batch.of_table(rows.rows).of_input_rows(own)
         tables[windowing.input] = confinement.by_window(batch).table
     return batches_of_inputs(plan, tables), first
 
@@ -191,14 +171,18 @@ async def _made_up(
     """A request about made-up rows, if need be in the prompt's own words."""
     if getattr(node, "answer_schema", ""):
         return None  # the answer schema comes from the rows
+    rows = _made_up_rows(node)
     async with _dry_run(node, model) as ctx:
         with suppress(Exception):  # an implementation may require numbers
-            await implementation.answer(node, _made_up_rows(node), ctx)
+            await implementation.answer(node, rows, ctx)
     if ctx.first is not None:
         return ctx.first
     async with _dry_run(node, model) as ctx:
         with suppress(DryRunEnded):
-            await _ask_singly(node, ctx)
+            if node.keyword == "sem_agg":
+                await ctx.ask_groups(node, rows, [Part(0, range(_TWO))])
+            else:
+                await ctx.ask_packed(node, rows, [[item] for item in range(len(rows.items))])
     return ctx.first
 
 
@@ -218,11 +202,8 @@ def text(prompts: Sequence[FirstPrompt], *, exact: bool) -> str:
         sign = "" if exact else "~"
         note = "" if each.real else " · its rows depend on answers: <column> stands for a value"
         lines = [f"── {each.node.step} · {each.node.keyword} · {sign}{each.tokens:,} tokens{note}"]
-        lines += [
-            line
-            for message in each.messages
-            for line in (f"[{message.role}]", message.content.strip())
-        ]
+        for message in each.messages:
+            lines += [f"[{message.role}]", message.content.strip()]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 

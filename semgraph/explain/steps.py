@@ -19,7 +19,6 @@ from semgraph.logical.semantic import Embed, Semantic
 from semgraph.logical.sinks import Sink
 from semgraph.physical.plan import ClusterRows, PhysicalPlan, SqlSegment, StoreSearch
 from semgraph.physical.search_spec import SearchSpec
-from semgraph.relational.segments import Segment
 
 Actual = Mapping[str, Mapping[str, Any]]
 NO_MODELS: Mapping[str, str] = {}
@@ -32,33 +31,35 @@ def steps_of(
     last = {node: step for step, node in plan.named().items()}
     segments: dict[str, list[dict[str, Any]]] = {}
     for physical in plan.of_kind(SqlSegment):
-        segments.setdefault(physical.logical.step, []).append(_segment(physical.segment))
+        segment = physical.segment  # the operators that are computed together, and the executor
+        few, why = "python", ""
+        if isinstance(segment.function, Unsupported):
+            few, why = "duckdb", str(segment.function)
+        names = [n.keyword for n in segment.operators]
+        own_segments = segments.setdefault(physical.logical.step, [])
+        own_segments.append({"operators": names, "few_rows": few, "why": why})
     steps = []
     for step, node in plan.named().items():
         own = [n for n in walk(node) if n.step == step]
+        asking = [n for n in own if isinstance(n, Semantic)]
+        made = [add for n in own if isinstance(n, Embed) for add in n.add]
+        shown = [p.shown for n in asking for p in n.prompt.all if p.shown and p.shown.nearest]
         steps.append(
             {
                 "step": step,
                 "operators": [n.keyword for n in own if not isinstance(n, Input | Round)],
                 "semantic": [
                     _semantic(plan, n, models) | ({"batch": True} if n in batched else {})
-                    for n in own
-                    if isinstance(n, Semantic)
+                    for n in asking
                 ],
                 "clusters": [_clustering(plan, n) for n in own if isinstance(n, Cluster)],
                 "store": [_reading(plan, n) for n in own if isinstance(n, (Search, Match, Scan))],
                 "embeds": [
-                    f"{scalar} as {name}"
-                    for n in own
-                    if isinstance(n, Embed)
-                    for name, scalar in n.add
-                ]
-                + [
-                    f"{p.shown.by} and {len(p.shown.rows)} examples, {p.shown.nearest} nearest a row"
-                    for n in own
-                    if isinstance(n, Semantic)
-                    for p in n.prompt.all
-                    if p.shown and p.shown.nearest
+                    *(f"{scalar} as {name}" for name, scalar in made),
+                    *(
+                        f"{s.by} and {len(s.rows)} examples, {s.nearest} nearest a row"
+                        for s in shown
+                    ),
                 ],
                 "segments": segments.get(step, []),
                 "part": "ordered" if any(n in plan.after_writes for n in own) else "ahead",
@@ -80,16 +81,6 @@ def _loops(own: list[Node], last: Mapping[Node, str], step: str) -> list[dict[st
             {"as": loop.name, "rounds": loop.times, "do": operators, "reads": sorted(read)}
         )
     return loops
-
-
-def _segment(segment: Segment) -> dict[str, Any]:
-    """The operators that are computed together, and the executor."""
-    alone = isinstance(segment.function, Unsupported)
-    return {
-        "operators": [node.keyword for node in segment.operators],
-        "few_rows": "duckdb" if alone else "python",
-        "why": str(segment.function) if alone else "",
-    }
 
 
 def _sources(node: Node, last: Mapping[Node, str], own: list[Node]) -> Iterable[str]:
@@ -136,11 +127,8 @@ def _reading(plan: PhysicalPlan, node: Node) -> dict[str, Any]:
         specs = physical.group.specs
         return _search(specs[physical.place], specs)
     over = str(node.pattern) if isinstance(node, Match) else str(getattr(node, "label", ""))
-    return {
-        "kind": node.keyword,
-        "over": over,
-        "partition": getattr(node, "partition", "") or "the row's own",
-    }
+    partition = getattr(node, "partition", "") or "the row's own"
+    return {"kind": node.keyword, "over": over, "partition": partition}
 
 
 def _search(spec: SearchSpec, specs: tuple[SearchSpec, ...]) -> dict[str, Any]:
@@ -165,9 +153,8 @@ def _search(spec: SearchSpec, specs: tuple[SearchSpec, ...]) -> dict[str, Any]:
 
 def of_sink(sink: Sink) -> str:
     """The step, or the input, of a sink's rows."""
-    return sink.input.step or (
-        sink.input.name if isinstance(sink.input, Input) else sink.input.keyword
-    )
+    rows = sink.input
+    return rows.step or (rows.name if isinstance(rows, Input) else rows.keyword)
 
 
 def as_data(
@@ -190,6 +177,11 @@ def as_data(
             }
         if actual is not None and step["step"] in actual:
             step["actual"] = dict(actual[step["step"]])
+    whole: dict[str, Any] = {}
+    if forecast is not None:
+        whole = {name: amount.as_data() for name, amount in forecast.total().items()}
+        if (between := forecast.calls_between()) is not None:
+            whole["calls"]["between"] = list(between)
     schema = plan.logical.schema_write
     writes = [
         {"from": of_sink(s), "kind": s.keyword, "label": s.label.name} for s in plan.logical.writes
@@ -201,14 +193,7 @@ def as_data(
         "writes": writes,
         **({"schema_write": {"drop": schema.drop}} if schema is not None else {}),
         "rewrites": list(rules),
-        **({"estimate": _total_as_data(forecast)} if forecast is not None else {}),
+        **({"estimate": whole} if forecast is not None else {}),
         "returns": list(plan.logical.returns),
         **({"note": note} if note else {}),
     }
-
-
-def _total_as_data(forecast: Forecast) -> dict[str, Any]:
-    data = {name: amount.as_data() for name, amount in forecast.total().items()}
-    if (between := forecast.calls_between()) is not None:
-        data["calls"]["between"] = list(between)
-    return data

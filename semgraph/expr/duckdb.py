@@ -27,17 +27,9 @@ from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 
 from semgraph.errors import Fault, did_you_mean, interruptible
+from semgraph.expr import own_functions
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS
 from semgraph.expr.isolated import CONFIG, MOST_BYTES, folds, grows, isolated
-from semgraph.expr.own_functions import (
-    REGISTERED,
-    OwnFunction,
-    calls_own,
-    not_called,
-    own_calls,
-    plain_names,
-    register,
-)
 from semgraph.expr.row_scalars import kind_of
 from semgraph.expr.scalar import (
     NOW,
@@ -92,7 +84,7 @@ class _Catalog:
 @lru_cache(maxsize=1)
 def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
     listed = con.cursor().sql(_FUNCTIONS).fetchall()
-    rows = {row for row in listed if row[1] in _SCALAR and not calls_own(row[0])}
+    rows = {row for row in listed if row[1] in _SCALAR and not own_functions.calls_own(row[0])}
     unstable = {name for name, _, stable, _ in rows if not stable}
     macros = {name: body for name, kind, _, body in rows if kind == "macro" and body}
     words_of = {name: set(_words(body)) for name, body in macros.items()}
@@ -120,16 +112,16 @@ def taken_names() -> frozenset[str]:
     return catalog.callable | catalog.volatile | catalog.aggregates | words
 
 
-def register_function(function: OwnFunction) -> None:
+def register_function(function: own_functions.OwnFunction) -> None:
     """Register a user function for SQL."""
-    register(function, _define)
+    own_functions.register(function, _define)
 
 
-def _define(function: OwnFunction) -> None:
+def _define(function: own_functions.OwnFunction) -> None:
     name = function.sql_name
 
     def compute(*columns: Any) -> Any:
-        return REGISTERED[name].on_columns(*columns)
+        return own_functions.REGISTERED[name].on_columns(*columns)
 
     types = [own.kind.sql for own in function.parameters]
     _create(connection(), name, compute, types, function.result.sql)
@@ -208,7 +200,7 @@ def refuse_volatile(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
 @lru_cache(maxsize=8192)
 def _refuse_foreign(scalar: Scalar) -> None:
     """Refuse a function of another database, which the parser would translate. Raises Fault."""
-    known = _catalog(connection()).words | {own.name for own in own_calls(scalar.sql)}
+    known = _catalog(connection()).words | {own.name for own in own_functions.own_calls(scalar.sql)}
     name = next((name for name in called_in(scalar.text) if name not in known), None)
     if name is not None:
         raise _no_function(scalar, name)
@@ -242,6 +234,7 @@ _SIZED = {
         ),
     ),
 }
+_GUARDED = re.compile(rf"\bsemgraph_({'|'.join(_SIZED)})\b")
 _SIZED_CALL = re.compile(rf"\b(?i:{'|'.join(_SIZED)})(?=\s*\()")
 _CHANGED = re.compile(
     rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b|\b(?i:error)(?=\s*\()|{_SIZED_CALL.pattern}"""
@@ -371,7 +364,7 @@ def bind(sql: str) -> pa.DataType:
     cursor = connection().cursor()
     params: dict[str, Any] = {NOW: None} if _asks_now(sql) else {}
     try:
-        with interruptible(), not_called():
+        with interruptible(), own_functions.not_called():
             relation = cursor.sql(sql, params=params) if params else cursor.sql(sql)
             kind: pa.DataType | None = _arrow_type(relation.types[0])
             if kind is None:  # only Arrow's reader knows the type: execute the statement
@@ -426,7 +419,7 @@ def _refuse_failing_casts(scalar: Scalar) -> None:
         if (
             isinstance(conversion, exp.TryCast)
             or tested
-            or calls_own(sql)
+            or own_functions.calls_own(sql)
             or conversion.find(*of_rows)
         ):
             continue
@@ -501,7 +494,7 @@ def _refuse_large(scalar: Scalar, schema: pa.Schema) -> None:
     columns = {field.name: pa.nulls(1, field.type) for field in _columns_read(scalar, schema)}
     sql = f"SELECT {to_sql(with_bound_fields(scalar.ast))} AS x FROM {ROWS}"
     try:
-        with interruptible(), not_called():
+        with interruptible(), own_functions.not_called():
             rows_of(sql, {ROWS: pa.table({ORDINAL: [0], **columns})})
     except (duckdb.OutOfMemoryException, duckdb.InterruptException) as error:
         raise refused(scalar, str(error)) from None
@@ -568,9 +561,13 @@ def refused(scalar: Scalar, error: str) -> Fault:
         hint = "compute it in an aggregate or a group_join step and use its column here"
         return Fault(what, hint=hint)
     lines = [line for line in error.splitlines() if line.strip()]
-    message = plain_names(lines[0].split(": ", 1)[-1]) if lines else "does not bind"
-    message = message.replace(_RAISED, "").replace("semgraph_", "")
-    own = next(own_calls(scalar.sql), None) if "No function matches" in message else None
+    message = own_functions.plain_names(lines[0].split(": ", 1)[-1]) if lines else "does not bind"
+    message = _GUARDED.sub(r"\1", message.replace(_RAISED, ""))
+    own = (
+        next(own_functions.own_calls(scalar.sql), None)
+        if "No function matches" in message
+        else None
+    )
     if own is not None and own.name in message:
         return Fault(f'"{short(scalar.text)}": {message}', there=f"its signature: {own.signature}")
     return Fault(f'"{short(scalar.text)}": {message}')
@@ -705,7 +702,7 @@ def constant(scalar: Scalar) -> Any:
     and for a scalar that fails.
     """
     hint = "a constant: numbers and parameters"
-    if (own := next(own_calls(scalar.sql), None)) is not None:
+    if (own := next(own_functions.own_calls(scalar.sql), None)) is not None:
         what = f"calls {own.name}, a function of Python: it is called with rows only"
         raise Fault(f'"{scalar.text}" {what}', hint=hint)
     over_rows = scalar.has_window or any(map(is_aggregate, scalar.shared_ast.find_all(exp.Func)))

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import (
     Annotated,
     Any,
-    Protocol,
     Union,
     get_args,
     get_origin,
@@ -313,19 +312,8 @@ def _kind(hint: Any, where: str) -> Type:
 # -- calls in expressions
 
 
-class FunctionsByName(Protocol):
-    """The functions that the expressions of a plan may call."""
-
-    def __contains__(self, name: str) -> bool:
-        """Whether there is a function of that name."""
-
-    def __iter__(self) -> Iterator[str]:
-        """Their names."""
-
-    def __getitem__(self, name: str) -> OwnFunction:
-        """A function, ready to be called in SQL. Raises Fault."""
-
-
+# The functions that the expressions of a plan may call. An item, ready to be called in SQL, raises Fault.
+FunctionsByName = Mapping[str, OwnFunction]
 REGISTERED: dict[str, OwnFunction] = {}  # the functions that SQL may call, by their names there
 _lock = threading.Lock()
 

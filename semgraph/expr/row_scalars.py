@@ -209,22 +209,15 @@ def _boolean(tree: exp.Expr, scope: NameScope) -> str:
     return code.text
 
 
-@_of(exp.Column)
-def _column(tree: exp.Column, scope: NameScope) -> Code:
-    root, *path = [part.name for part in tree.parts]
+@_of(exp.Column, exp.Identifier)
+def _column(tree: exp.Column | exp.Identifier, scope: NameScope) -> Code:
+    root, *path = [part.name for part in getattr(tree, "parts", (tree,))]
     if root not in scope.columns:
         raise Unsupported(f'the column "{root}" here')
     code = scope.columns[root]
     for name in path:
         code = field(code, name)
     return code
-
-
-@_of(exp.Identifier)
-def _identifier(tree: exp.Identifier, scope: NameScope) -> Code:
-    if tree.name not in scope.columns:
-        raise Unsupported(f'the name "{tree.name}" here')
-    return scope.columns[tree.name]
 
 
 def field(struct: Code, name: str) -> Code:
@@ -351,18 +344,12 @@ def _negation(tree: exp.Neg, scope: NameScope) -> Code:
     return Code(f"{code.kind}({text})" if code.kind in _WHOLE else text, code.kind)
 
 
-@_of(exp.Coalesce)
-def _coalesce(tree: exp.Coalesce, scope: NameScope) -> Code:
+@_of(exp.Coalesce, exp.Greatest, exp.Least)
+def _one_of(tree: exp.Coalesce | exp.Greatest | exp.Least, scope: NameScope) -> Code:
     texts, kind = meeting([tree.this, *tree.expressions], scope)
-    return Code(f"coalesce({', '.join(texts)})", kind)
-
-
-@_of(exp.Greatest, exp.Least)
-def _extreme(tree: exp.Greatest | exp.Least, scope: NameScope) -> Code:
-    texts, kind = meeting([tree.this, *tree.expressions], scope)
-    _need(kind, "the greatest of", *_ATOMS)
-    name = "greatest" if isinstance(tree, exp.Greatest) else "least"
-    return Code(f"{name}({', '.join(texts)})", kind)
+    if not isinstance(tree, exp.Coalesce):
+        _need(kind, "the greatest of", *_ATOMS)
+    return Code(f"{type(tree).__name__.lower()}({', '.join(texts)})", kind)
 
 
 @_of(exp.Nullif)

@@ -28,27 +28,8 @@ from semgraph.errors import Collected, Fault, Faults, Position, did_you_mean, ea
 from semgraph.expr.duckdb import UnknownFunction, expect_type
 from semgraph.expr.scalar import Scalar, parse_scalar, read_from, replace_roots, reserved
 from semgraph.expr.types import Type, parse_type, type_of_arrow
-from semgraph.frontend.document import (
-    COMMA_HINT,
-    KeyFault,
-    kind_of,
-    mapping,
-    rests,
-    unknown_key,
-    wrong,
-)
+from semgraph.frontend import document, kinds
 from semgraph.frontend.example_rows import checked_examples
-from semgraph.frontend.kinds import (
-    KINDS,
-    REF,
-    Reported,
-    Scope,
-    each_value,
-    one_of,
-    read_keys,
-    read_name,
-    read_prompt,
-)
 from semgraph.logical import cluster, graph, iterate, relational, search, semantic
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate
@@ -135,7 +116,7 @@ _STEP_IF = "write the step as {if: $flag, do: [...]}"
 def build(
     cls: type[Node],
     value: Any,
-    scope: Scope,
+    scope: kinds.Scope,
     *,
     source: Node | None = None,
     step: str = "",
@@ -149,7 +130,7 @@ def build(
     if not isinstance(data, Mapping):
         raise Faults([_no_mapping(cls, data)])
     if scope.graph is None and "graph" in _field_names(cls):
-        raise Reported
+        raise kinds.Reported
     try:
         return _Arguments(cls, data, scope, source).node(step, origin)
     except Fault as fault:
@@ -198,7 +179,7 @@ def _rebased(node: Node | None, relations: Iterable[Any]) -> Node | None:
 
 
 def _no_mapping(cls: type[Node], value: Any) -> Fault:
-    what = f"{cls.keyword} needs a mapping of arguments, found {kind_of(value)}"
+    what = f"{cls.keyword} needs a mapping of arguments, found {document.kind_of(value)}"
     keys, hint = plan_keys(cls), None
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         written = json.dumps(value, ensure_ascii=False)
@@ -212,12 +193,12 @@ def _without(fault: Fault, first: str) -> Fault:
 
 def _filled(relations: Sequence[Node], step: str, origin: Position | None) -> tuple[Node, ...]:
     """Relations with NULL for the columns that they lack and others have."""
-    kinds = {f.name: f.type for node in reversed(relations) for f in node.schema}
+    types = {f.name: f.type for node in reversed(relations) for f in node.schema}
     order = dict.fromkeys(name for node in relations for name in node.schema.names)
     filled = []
     for node in relations:
         columns = tuple(
-            (name, parse_scalar(f"CAST(NULL AS {type_of_arrow(kinds[name]).sql})"))
+            (name, parse_scalar(f"CAST(NULL AS {type_of_arrow(types[name]).sql})"))
             for name in order
             if name not in node.schema.names
         )
@@ -230,7 +211,7 @@ class _Arguments:
     """The arguments of one operator during reading: values by field, and faults."""
 
     def __init__(
-        self, cls: type[Node], data: Mapping[str, Any], scope: Scope, source: Node | None
+        self, cls: type[Node], data: Mapping[str, Any], scope: kinds.Scope, source: Node | None
     ) -> None:
         self.cls, self.data, self.scope, self.source = cls, data, scope, source
         self.faults = Collected()
@@ -239,12 +220,12 @@ class _Arguments:
 
     def _read(self) -> None:
         keys = plan_keys(self.cls)
-        pieces = rests(self.data)
+        pieces = document.rests(self.data)
         for name in self.data:
             if name not in keys and name not in pieces:
                 word = self.cls.keyword
                 what = f"{word} has no argument"
-                self.faults.append(unknown_key(word, name, keys, what, "arguments"))
+                self.faults.append(document.unknown_key(word, name, keys, what, "arguments"))
         misspelt = {fault.hint for fault in self.faults}
         for key, f in keys.items():
             if key in _BESIDE.get(f.metadata["kind"], ()):
@@ -285,18 +266,18 @@ class _Arguments:
     def _value(self, f: dataclasses.Field[Any], value: Any) -> Any:
         match f.metadata["kind"]:
             case "choice":
-                return one_of(*f.metadata["choices"]).read(value, self.scope)
+                return kinds.one_of(*f.metadata["choices"]).read(value, self.scope)
             case "prompt":
                 given = {key: self.data.get(key) for key in plan_keys(self.cls)}
-                return read_prompt(value, self.scope, *map(given.get, _BESIDE["prompt"]))
+                return kinds.read_prompt(value, self.scope, *map(given.get, _BESIDE["prompt"]))
             case "refs":
-                named = mapping(value, "records by name: {NAME: {of, using, shows}}")
-                return each_value(named, lambda name, ref: _read_ref(name, ref, self.scope))
+                named = document.mapping(value, "records by name: {NAME: {of, using, shows}}")
+                return kinds.each_value(named, lambda name, ref: _read_ref(name, ref, self.scope))
             case "body":
                 name = self.values.get("name", "")
                 node, depth = self.scope.body(value, name, cast("Node", self.source))
                 return {"body": node, "depth": depth}
-        return KINDS[f.metadata["kind"]].read(value, self.scope)
+        return kinds.KINDS[f.metadata["kind"]].read(value, self.scope)
 
     def node(self, step: str, origin: Position | None) -> Node:
         """The node. Raises Faults."""
@@ -381,23 +362,23 @@ def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
     """The keyword of a line and its arguments; a source if it is the first. Raises Fault."""
     if not isinstance(item, Mapping):
         hint = f"write {{from: {item}}}" if first and isinstance(item, str) else None
-        raise wrong("an operator such as {filter: EXPR}", item, hint)
+        raise document.wrong("an operator such as {filter: EXPR}", item, hint)
     if len(item) != 1:
         keys = ", ".join(str(key) for key in item) or "none"
-        hint = COMMA_HINT if rests(item) else "each operator has its own dash"
+        hint = document.COMMA_HINT if document.rests(item) else "each operator has its own dash"
         raise Fault("one operator on a line", there=f"here: {keys}", hint=hint)
     ((keyword, value),) = item.items()
     if keyword not in SOURCE_WORDS and keyword not in OPERATOR_WORDS:
         there = "operators: " + ", ".join(OPERATOR_WORDS)
         hint = did_you_mean(keyword, [*OPERATOR_WORDS, *SOURCE_WORDS])
-        raise KeyFault(f'"{keyword}" is no operator', keyword, there=there, hint=hint)
+        raise document.KeyFault(f'"{keyword}" is no operator', keyword, there=there, hint=hint)
     if first and keyword in OPERATOR_WORDS:
         what = f'"{keyword}" needs a relation: a step starts with a source'
-        raise KeyFault(what, keyword, hint="the line before it: {from: NAME}")
+        raise document.KeyFault(what, keyword, hint="the line before it: {from: NAME}")
     if not first and keyword in SOURCE_WORDS:
         what = f'"{keyword}" starts a step, and this is not its first line'
         hint = f"put the {keyword} into a step of its own, and start this one from that: from: STEP"
-        raise KeyFault(what, keyword, hint=hint)
+        raise document.KeyFault(what, keyword, hint=hint)
     return keyword, value
 
 
@@ -433,8 +414,8 @@ REFS.name = "refs"
 Refs = Mapping[str, Ref]
 
 
-def _read_ref(name: str, value: Any, scope: Scope) -> Ref:
-    values, faults = read_keys(value, "refs", REF, scope)
+def _read_ref(name: str, value: Any, scope: kinds.Scope) -> Ref:
+    values, faults = kinds.read_keys(value, "refs", kinds.REF, scope)
     if NUMBER in dict(values.get("shows", ())):
         hint = "write number: COLUMN for numbers that the rows have"
         faults.append(Fault('shows has "number", which the engine adds', "shows", hint=hint))
@@ -442,7 +423,7 @@ def _read_ref(name: str, value: Any, scope: Scope) -> Ref:
         hint = "which rows are records of a row"
         faults.append(Fault('refs needs "using" or "where"', hint=hint))
     faults.refuse()
-    return Ref(read_name(name), **values)
+    return Ref(kinds.read_name(name), **values)
 
 
 def refs_of(answers: Answers) -> frozenset[str]:

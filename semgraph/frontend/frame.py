@@ -26,6 +26,8 @@ from semgraph.errors import Fault, InputError, PlanError, Problem, among, did_yo
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
 from semgraph.folders import plans_folder
 from semgraph.frontend import composed
+from semgraph.frontend import dump as recording
+from semgraph.frontend import head as heads
 from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, is_shorthand, plan_keys
 from semgraph.frontend.classes import Called
 from semgraph.frontend.document import (
@@ -37,30 +39,9 @@ from semgraph.frontend.document import (
     shown,
     walk_paths,
 )
-from semgraph.frontend.dump import (
-    LOOPS,
-    ROUND,
-    Made,
-    RecordedSteps,
-    World,
-    errors_of,
-    joined,
-    together,
-    walk_made,
-    write_yaml,
-)
 from semgraph.frontend.example_rows import plain_examples
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.graph_files import graph_file, read_graph
-from semgraph.frontend.head import (
-    NO_GRAPH,
-    Head,
-    LoadState,
-    input_schema,
-    read_inputs,
-    read_optional,
-    read_windows,
-)
 from semgraph.frontend.load import Loader, dump, load_document
 from semgraph.frontend.prompt_files import answer_types
 from semgraph.frontend.renamed import ELSEWHERE
@@ -155,8 +136,8 @@ class Frame:
     ['id', 'text']
     """
 
-    made: Made
-    world: World
+    made: recording.Made
+    world: recording.World
     key: str | None = None
 
     @property
@@ -201,9 +182,9 @@ class Frame:
         cls = _CLASSES[keyword]
         for name, plainly in (("returns", answer_types), ("examples", plain_examples)):
             if isinstance(arguments, Mapping) and arguments.get(name) is not None:
-                with errors_of(keyword, name):
+                with recording.errors_of(keyword, name):
                     arguments = {**arguments, name: plainly(arguments[name])}
-        world, plain = joined(self.world, arguments)
+        world, plain = recording.joined(self.world, arguments)
         if not is_shorthand(cls, plain):
             defaults = {key: each.default for key, each in plan_keys(cls).items()}
             plain = {
@@ -212,10 +193,10 @@ class Frame:
                 if value is not None
                 and not (type(default := defaults.get(key)) is type(value) and default == value)
             }
-        with errors_of(keyword):
+        with recording.errors_of(keyword):
             node = build(cls, plain, world, source=self.node)
         key = self.key if self.key in node.schema.names else None
-        return Frame(Made(keyword, plain, node, self.made), world, key)
+        return Frame(recording.Made(keyword, plain, node, self.made), world, key)
 
     def step(self, name: str) -> Frame:
         """The same relation as a step with this name in plans, choices and messages. Every operator
@@ -397,18 +378,18 @@ class Frame:
 
     def _looped(self, do: Callable[[Frame], Frame]) -> tuple[Frame, Frame]:
         """The last round of a loop over these rows, and the loop's body. Raises PlanError."""
-        depth = LOOPS.get()
+        depth = recording.LOOPS.get()
         name = next(iter(inspect.signature(do).parameters), "last")
         node = Round(
             name=name, columns=self.schema, windowed=self.node.windowed, depth=depth, step=name
         )
-        last = Frame(Made(ROUND, name, node), self.world, self.key)
-        token = LOOPS.set(depth + 1)
+        last = Frame(recording.Made(recording.ROUND, name, node), self.world, self.key)
+        token = recording.LOOPS.set(depth + 1)
         try:
             body = do(last)
         finally:
-            LOOPS.reset(token)
-        for made in walk_made([body.made]):
+            recording.LOOPS.reset(token)
+        for made in recording.walk_made([body.made]):
             if made.name and made.node.rounds:
                 hint = "questions in do belong to the step of the loop: name the loop"
                 raise PlanError(f'"{made.name}" names a step inside do', hint=hint)
@@ -727,7 +708,7 @@ def save(
         if not inside(file, (path.parent,)) and copied.is_file():
             file = copied
         document["graph"] = _graph_name(file, path.parent)
-    text = write_yaml(document)
+    text = recording.write_yaml(document)
     there = load_document(parse(text, shown(path)), path, functions=world.functions)
     if there.fingerprint != meant.fingerprint:
         what = f"{path} would be another plan: its graph, prompts or called plans differ"
@@ -749,7 +730,7 @@ def _refuse_classes(document: Mapping[str, Any]) -> None:
         raise PlanError(what, hint=hint)
 
 
-def _load(document: Mapping[str, Any], world: World) -> LogicalPlan:
+def _load(document: Mapping[str, Any], world: recording.World) -> LogicalPlan:
     path = world.folder / f"{document['plan']}.yaml"
     graphs = {(world.folder / _GRAPH).resolve(): world.graph} if world.graph_file is None else {}
     try:
@@ -767,13 +748,17 @@ def _document(
     use: Mapping[str, str] | None,
     allow: Sequence[str],
     doc: str,
-) -> tuple[World, dict[str, Any]]:
+) -> tuple[recording.World, dict[str, Any]]:
     results = _results(returns)
     if not results and not writes:
         raise PlanError("a plan needs frames that it returns or writes")
-    world = together([frame.world for frame in (*(frame for _, frame in results), *writes)])
+    world = recording.together(
+        [frame.world for frame in (*(frame for _, frame in results), *writes)]
+    )
     sources = [_written(frame.made) for frame in writes]
-    recorded = RecordedSteps([*(frame.made for _, frame in results), *sources], world.graph.labels)
+    recorded = recording.RecordedSteps(
+        [*(frame.made for _, frame in results), *sources], world.graph.labels
+    )
     returned = [(result, recorded.reference(frame.made)) for result, frame in results]
     specs = {name: made.spec for name, made in recorded.inputs.items() if made.spec is not None}
     graph = _GRAPH if world.graph.labels else ""
@@ -806,7 +791,7 @@ def _results(returns: Returns | None) -> list[tuple[str, Frame]]:
     return [("", frame) for frame in ([returns] if isinstance(returns, Frame) else returns or ())]
 
 
-def _written(made: Made) -> Made:
+def _written(made: recording.Made) -> recording.Made:
     """The rows that a merge or a delete writes. Raises PlanError."""
     if not isinstance(made.node, Sink) or made.parent is None:
         hint = "give it frame.merge(...) or frame.delete(...)"
@@ -827,7 +812,7 @@ def _optional(specs: Iterable[InputSpec]) -> list[str] | dict[str, str]:
     return optional if ALL in optional.values() else list(optional)
 
 
-def _windows(inputs: Mapping[str, Made]) -> dict[str, Any]:
+def _windows(inputs: Mapping[str, recording.Made]) -> dict[str, Any]:
     cut = {name: made.windows for name, made in inputs.items() if made.windows}
     if len(cut) > 1:
         raise PlanError("two tables have windows: " + ", ".join(cut), hint="a plan cuts one input")
@@ -900,18 +885,18 @@ def table(
         raise InputError(what, **among(key, data.values, "columns"))
     cut, partition = None, world.graph.partition
     if windows is not None:
-        with errors_of("windows"):
-            cut = read_windows({"input": name, **windows}, {name: spec}, partition)
+        with recording.errors_of("windows"):
+            cut = heads.read_windows({"input": name, **windows}, {name: spec}, partition)
     meaning = {name: ALL} if optional == ALL else [name] if optional else []
-    with errors_of("optional"):
+    with recording.errors_of("optional"):
         of_windows = "" if cut is None else name
-        spec = read_optional(meaning, {name: spec}, (), of_windows, world.graph)[name]
+        spec = heads.read_optional(meaning, {name: spec}, (), of_windows, world.graph)[name]
     unique, partition = key or (cut.key if cut else ""), cut.partition if cut else ""
     checked = read_rows(spec, data, key=unique, partition=partition)
     windowed = cut is not None
-    columns = input_schema(spec, windowed=windowed)
+    columns = heads.input_schema(spec, windowed=windowed)
     node = Input(step=name, name=name, columns=columns, windowed=windowed)
-    made = Made("", {}, node, table=checked, spec=spec, windows=dict(windows or {}))
+    made = recording.Made("", {}, node, table=checked, spec=spec, windows=dict(windows or {}))
     return Frame(made, world, key)
 
 
@@ -972,14 +957,16 @@ def _world(
     graph: str | Path | Graph | None,
     folder: str | Path | None,
     functions: Sequence[str | Path] = (),
-) -> World:
+) -> recording.World:
     own = Functions(tuple(map(Path, functions)))
     if isinstance(graph, (str, Path)):
-        with errors_of("graph"):
+        with recording.errors_of("graph"):
             path = graph_file(graph)
         beside = path.parent if Path(graph).is_file() else Path()  # not of a shipped graph
-        return World(read_graph(path), path, beside if folder is None else Path(folder), own)
-    return World(graph or NO_GRAPH, None, Path(folder or "."), own)
+        return recording.World(
+            read_graph(path), path, beside if folder is None else Path(folder), own
+        )
+    return recording.World(graph or heads.NO_GRAPH, None, Path(folder or "."), own)
 
 
 def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, InputSpec]:
@@ -1007,8 +994,8 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, Inp
             problems.append(Problem(what, there=there, hint=hint))
     if problems:
         raise InputError(*problems)
-    with errors_of("table"):
-        specs, faults = read_inputs({name: types})
+    with recording.errors_of("table"):
+        specs, faults = heads.read_inputs({name: types})
         faults.refuse()
     return replace(data, values=columns), specs[name]
 
@@ -1036,7 +1023,7 @@ def _declared(
     name: str, own: Mapping[str, Any], columns: Mapping[str, Any] | None
 ) -> dict[str, str]:
     """The types that the user gave, in the notation of plans. Raises PlanError or InputError."""
-    with errors_of("table", "types"):
+    with recording.errors_of("table", "types"):
         types: dict[str, str] = answer_types(own)
     known = list(columns or types)
     for column in types:
@@ -1131,7 +1118,7 @@ def input_frames(frame: Frame) -> dict[str, Frame]:
     """The inputs of a frame, including their unreadable rows."""
     return {
         made.spec.name: Frame(made, frame.world)
-        for made in walk_made([frame.made])
+        for made in recording.walk_made([frame.made])
         if made.spec is not None and made.table is not None
     }
 
@@ -1150,9 +1137,9 @@ def scan(
     """
     world = _world(graph, folder, functions)
     arguments = label if partition is None else {"label": label, "partition": partition}
-    with errors_of("from"):
+    with recording.errors_of("from"):
         node = build(Scan, arguments, world)
-    return Frame(Made("from", arguments, node), world)
+    return Frame(recording.Made("from", arguments, node), world)
 
 
 @checks_arguments
@@ -1170,11 +1157,11 @@ def union(relations: Sequence[Frame], *, fill: bool = False, step: str | None = 
 
 
 def _combined(cls: type[Node], relations: Sequence[Frame], *, fill: bool = False) -> Frame:
-    world, plain = joined(relations[0].world, list(relations))
+    world, plain = recording.joined(relations[0].world, list(relations))
     plain = {"of": plain, "fill": True} if fill else plain
-    with errors_of(cls.keyword):
+    with recording.errors_of(cls.keyword):
         node = build(cls, plain, world)
-    return Frame(Made(cls.keyword, plain, node), world)
+    return Frame(recording.Made(cls.keyword, plain, node), world)
 
 
 @checks_arguments
@@ -1197,17 +1184,17 @@ def call(
     arguments |= {"params": dict(params)} if params else {}
     arguments |= {"preset": preset} if preset else {}
     worlds = [each.world for each in inputs.values() if graph is None and isinstance(each, Frame)]
-    world, plain = joined(worlds[0] if worlds else _world(graph, None), arguments)
-    state = LoadState(functions=world.functions)
-    head = Head(state, Document("", {}), world.folder, confined=False, graph=world.graph)
-    with errors_of("call"):
+    world, plain = recording.joined(worlds[0] if worlds else _world(graph, None), arguments)
+    state = heads.LoadState(functions=world.functions)
+    head = heads.Head(state, Document("", {}), world.folder, confined=False, graph=world.graph)
+    with recording.errors_of("call"):
         results = Loader(head).call(plain, step or "call", None, world)
     if head.state.problems:
         raise PlanError(*head.state.problems)
     if not results.tables:
         raise PlanError(f'call: plan "{plan}" returns nothing')
-    made = Made("call", plain, next(iter(results.tables.values())), name=step)
+    made = recording.Made("call", plain, next(iter(results.tables.values())), name=step)
     return {
-        name: Frame(Made("result", name, node, made), world)
+        name: Frame(recording.Made("result", name, node, made), world)
         for name, node in results.tables.items()
     }

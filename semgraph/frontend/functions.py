@@ -7,7 +7,7 @@ A file is run, by its path, when a plan first calls its function. Plans cannot n
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,7 @@ class ListedFunction(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Functions:
+class Functions(Mapping[str, OwnFunction]):
     """The functions of the shipped folder and of `folders`, by name. Raises PlanError if a folder does
     not exist, or a name is taken.
     """
@@ -56,13 +56,14 @@ class Functions:
             raise PlanError(*problems)
         return files
 
-    def __contains__(self, name: str) -> bool:
-        """Whether there is a file of this name."""
+    def __contains__(self, name: object) -> bool:
         return name in self.files
 
     def __iter__(self) -> Iterator[str]:
-        """The names."""
         return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
 
     def __getitem__(self, name: str) -> OwnFunction:
         """A function, ready to be called in SQL. Raises Fault."""

@@ -14,16 +14,7 @@ from semgraph.errors import Collected, Fault, Faults, did_you_mean, faults_at
 from semgraph.expr.duckdb import always, constant
 from semgraph.expr.own_functions import FunctionsByName
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
-from semgraph.frontend.document import (
-    NAME_HINT,
-    kind_of,
-    known_keys,
-    mapping,
-    rest_of,
-    rests,
-    unknown,
-    wrong,
-)
+from semgraph.frontend import document
 from semgraph.logical.graph import Pattern, parse_pattern
 from semgraph.logical.node import Columns, Node, Sort, Using, column_scalar
 from semgraph.logical.plan import Choice
@@ -62,8 +53,8 @@ def read_keys(
     """The values of a mapping by key, without omitted and null values, and all faults. `what` is its
     name in messages. Raises Fault if the value is no mapping.
     """
-    data = mapping(value, f"{what}: {{{', '.join(keys)}}}")
-    faults = Collected(known_keys(data, keys, what))
+    data = document.mapping(value, f"{what}: {{{', '.join(keys)}}}")
+    faults = Collected(document.known_keys(data, keys, what))
     values: dict[str, Any] = {}
     for name, key in keys.items():
         if data.get(name) is not None:
@@ -90,7 +81,7 @@ def each_item(value: Any, read: Callable[[Any], Any]) -> list[Any]:
         if skipped:  # a piece of the previous item, which a comma cut
             skipped -= 1
             continue
-        skipped = len(rest_of(item, [(more, None) for more in value[i + 1 :]]))
+        skipped = len(document.rest_of(item, [(more, None) for more in value[i + 1 :]]))
         with faults.at(i):
             items.append(read(item))
     faults.refuse()
@@ -180,19 +171,26 @@ def kept(schema: Schema) -> ValueKind:
     return plain(lambda value: value, schema)
 
 
-def read_text(value: Any) -> str:
-    """A text. Raises Fault."""
-    if not isinstance(value, str):
-        raise wrong("a text", value)
-    return value
+def _of_type(types: type | tuple[type, ...], what: str) -> Callable[[Any], Any]:
+    """The reader of a value of some types; true and false are no numbers. It raises Fault."""
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
+            raise document.wrong(what, value)
+        return value
+
+    return read
+
+
+read_text, read_flag = _of_type(str, "a text"), _of_type(bool, "true or false")
 
 
 def read_name(value: Any) -> str:
     """A column's name. Raises Fault."""
     if not isinstance(value, str):
-        raise wrong("a name", value)
+        raise document.wrong("a name", value)
     if not NAME.match(value):
-        hint = "a name, not an expression" if "(" in value else NAME_HINT
+        hint = "a name, not an expression" if "(" in value else document.NAME_HINT
         raise Fault(f'"{value}" is no name', hint=hint)
     if reserved(value):
         raise Fault(f'"{value}" is the engine\'s own name', hint="choose another name")
@@ -210,30 +208,17 @@ def read_names(value: Any) -> tuple[str, ...]:
 def read_path(value: Any) -> str:
     """A column, or a field of a struct column. Raises Fault."""
     if not isinstance(value, str):
-        raise wrong("a column", value)
+        raise document.wrong("a column", value)
     if not PATH.match(value):
         hint = "a column or a struct's field, such as c.uuid; add computes others"
         raise Fault(f'"{value}" is no column', hint=hint)
     return value
 
 
-def read_flag(value: Any) -> bool:
-    """True or false. Raises Fault."""
-    if not isinstance(value, bool):
-        raise wrong("true or false", value)
-    return value
-
-
-def _decimal(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise wrong("a number", value)
-    return float(value)
-
-
 def read_positive(value: Any) -> int:
     """An integer from 1. Raises Fault."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise wrong("a number from 1", value)
+        raise document.wrong("a number from 1", value)
     return value
 
 
@@ -244,7 +229,7 @@ def one_of(*words: str) -> ValueKind:
         word = "null" if value is None else value
         if word not in words:
             hint = did_you_mean(word, words) if isinstance(word, str) else None
-            raise Fault(f"{kind_of(value)} is none of: {', '.join(words)}", hint=hint)
+            raise Fault(f"{document.kind_of(value)} is none of: {', '.join(words)}", hint=hint)
         return str(word)
 
     schema: Schema = {"enum": [*words, *([None] if "null" in words else [])]}
@@ -253,12 +238,12 @@ def one_of(*words: str) -> ValueKind:
 
 def mapped(what: str, schema: Schema) -> ValueKind:
     """A mapping with the name `what` in messages."""
-    return plain(lambda value: mapping(value, what), schema)
+    return plain(lambda value: document.mapping(value, what), schema)
 
 
 def read_texts(value: Any) -> dict[str, str]:
     """Texts by name. Raises Faults."""
-    return each_value(mapping(value, "texts by name"), lambda _, text: read_text(text))
+    return each_value(document.mapping(value, "texts by name"), lambda _, text: read_text(text))
 
 
 TEXT = plain(read_text, TEXT_SCHEMA)
@@ -267,7 +252,8 @@ NAME_OF = plain(read_name, NAMED)
 COLUMN = plain(read_name, either(NAMED, OF_PARAMETER))
 COLUMNS = plain(read_names, either(NAMED, {**listed(NAMED), "uniqueItems": True}, OF_PARAMETER))
 FLAG = plain(read_flag, either({"type": "boolean"}, OF_PARAMETER))
-DECIMAL = plain(_decimal, either({"type": "number"}, OF_PARAMETER))
+_number = _of_type((int, float), "a number")
+DECIMAL = plain(lambda value: float(_number(value)), either({"type": "number"}, OF_PARAMETER))
 POSITIVE = plain(read_positive, either({"type": "integer", "minimum": 1}, OF_PARAMETER))
 
 
@@ -344,7 +330,7 @@ def unknown_parameter(
     name: str, params: Iterable[str], *path: str | int, value: bool = False
 ) -> Fault:
     """The fault of an unknown parameter."""
-    return unknown(name, params, "no parameter", "parameters", *path, value=value)
+    return document.unknown(name, params, "no parameter", "parameters", *path, value=value)
 
 
 _IF_HINT = "write if: $flag, or if: {$param: value}; a condition over rows is a when, or a filter"
@@ -366,9 +352,9 @@ def holds(condition: Any, params: Mapping[str, Any]) -> bool:
             return condition
         if isinstance(condition, str):
             raise Fault("if is settled at load: say when", hint=_IF_HINT)
-        raise wrong("a parameter", condition, _IF_HINT)
+        raise document.wrong("a parameter", condition, _IF_HINT)
     if not condition:
-        raise wrong("a parameter", None, _IF_HINT)
+        raise document.wrong("a parameter", None, _IF_HINT)
     for key, wanted in condition.items():
         name = whole_parameter(key)
         if not name:
@@ -407,7 +393,7 @@ def read_number(value: Any, scope: Scope) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise wrong("a whole number", value)
+        raise document.wrong("a whole number", value)
     if value < 0:
         raise Fault(f"{value} is negative")
     return value
@@ -433,9 +419,9 @@ def read_expression(value: Any, scope: Scope) -> Scalar:
     """One SQL expression; a list literal must be SQL text."""
     if isinstance(value, list):
         hint = f'a list is written as text: "[{", ".join(map(str, value))}]"' if value else None
-        raise wrong("an SQL expression", value, hint)
+        raise document.wrong("an SQL expression", value, hint)
     if isinstance(value, Mapping):
-        raise wrong("an SQL expression", value)
+        raise document.wrong("an SQL expression", value)
     return parse_scalar(value, scope.params, scope.functions)
 
 
@@ -444,7 +430,7 @@ def _all_of(values: list[Any], scope: Scope) -> Scalar:
 
     def condition(value: Any) -> Scalar:
         if isinstance(value, list):
-            raise wrong("a condition", value)
+            raise document.wrong("a condition", value)
         return read_expression(value, scope)
 
     conditions = each_item(values, condition)
@@ -464,7 +450,7 @@ def read_columns(value: Any, scope: Scope) -> Columns:
         read_name(name)
         return column_scalar(name) if text is None else read_expression(text, scope)
 
-    pieces = rests(value)
+    pieces = document.rests(value)
     named = {name: text for name, text in value.items() if name not in pieces}
     return tuple(each_value(named, column).items())
 
@@ -500,7 +486,7 @@ def read_using(value: Any) -> Using:
 def read_relations(value: Any, scope: Scope, *, all_of: bool = False) -> tuple[Node, ...]:
     """A list of relations, without pruned ones; with `all_of`, none may be pruned."""
     if not isinstance(value, list) or not value:
-        raise wrong("a list of relations", value)
+        raise document.wrong("a list of relations", value)
     relations: list[Node] = []
     pruned: list[tuple[str, str]] = []
     faults = Collected()
@@ -525,14 +511,14 @@ def _graph_of(scope: Scope, what: str) -> Graph:
 def read_label(value: Any, scope: Scope) -> str:
     """A label of the graph."""
     if not isinstance(value, str):
-        raise wrong("a label", value)
+        raise document.wrong("a label", value)
     return _graph_of(scope, f'"{value}": this plan names no graph').label(value).name
 
 
 def read_pattern(value: Any, scope: Scope) -> Pattern:
     """A path in openCypher's notation. A parameter, or one minus a number, is an integer."""
     if not isinstance(value, str):
-        raise wrong('a pattern such as "(a:Label {uuid: uuid})-[r:TYPE]-(b:Label)"', value)
+        raise document.wrong('a pattern such as "(a:Label {uuid: uuid})-[r:TYPE]-(b:Label)"', value)
     _graph_of(scope, "a pattern reads a graph, and this plan names none")
 
     def length(match: re.Match[str]) -> str:
@@ -606,7 +592,7 @@ def _wanted(condition: Any, scope: Scope) -> bool:
 
 def _method(value: Any, scope: Scope) -> SearchMethod:
     if not isinstance(value, Mapping):
-        raise wrong("a method such as {equal: name}", value)
+        raise document.wrong("a method such as {equal: name}", value)
     names = [key for key in value if key in METHODS]
     if len(names) != 1:
         raise Fault(
@@ -624,7 +610,7 @@ def read_partition(value: Any) -> dict[str, Any]:
     if len(parts) == 2 and parts[1] == "all" and parts[0] != "all":
         return {"partition": read_name(parts[0]), "or_all": True}
     if len(parts) != 1:
-        raise wrong("a column with partitions, all, or [COLUMN, all]", value)
+        raise document.wrong("a column with partitions, all, or [COLUMN, all]", value)
     return {"partition": read_name(parts[0]), "or_all": False}
 
 

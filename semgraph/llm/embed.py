@@ -16,14 +16,8 @@ import numpy as np
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
+from semgraph.llm import catalogue
 from semgraph.llm.base import Embeddings, Usage, Vectors, comparable
-from semgraph.llm.catalogue import (
-    DEFAULT_EMBEDDER,
-    find,
-    offline,
-    on_disk,
-    paths,
-)
 from semgraph.llm.faults import FaultKind, Transient
 from semgraph.llm.local import (
     Cancelled,
@@ -164,12 +158,12 @@ class LocalEmbedder(_Embedder):
 
     def __init__(
         self,
-        model: str = DEFAULT_EMBEDDER,
+        model: str = catalogue.DEFAULT_EMBEDDER,
         threads: int | None = None,
         *,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self.model = find(model, "embedder")
+        self.model = catalogue.find(model, "embedder")
         super().__init__(f"local:{self.model.name}", env)
         self.threads = threads or default_threads()
         self._tokenizer: Tokenizer | None = None
@@ -180,7 +174,7 @@ class LocalEmbedder(_Embedder):
 
     def count_tokens(self, text: str) -> int:
         """Count the embedded tokens of a text; an estimate without the model's file."""
-        if self._tokenizer is None and on_disk(self.model, self._env):
+        if self._tokenizer is None and catalogue.on_disk(self.model, self._env):
             self._tokenizer = self._read_tokenizer()
         if self._tokenizer is None:
             return TokenCounter(self.model.name).count(text)
@@ -204,7 +198,7 @@ class LocalEmbedder(_Embedder):
             from tokenizers import Tokenizer
         except ImportError as error:
             raise missing_extra(self.name) from error
-        tokenizer = Tokenizer.from_file(str(paths(self.model, self._env)[1]))
+        tokenizer = Tokenizer.from_file(str(catalogue.paths(self.model, self._env)[1]))
         tokenizer.enable_truncation(self.model.context)
         tokenizer.no_padding()
         return tokenizer
@@ -287,7 +281,7 @@ class SentenceTransformersEmbedder(_Embedder):
                 "(adds torch). Or use --embedder local"
             ) from error
         try:
-            local = offline(self._env)
+            local = catalogue.offline(self._env)
             return SentenceTransformer(self.model, device=self.device, local_files_only=local)
         except (OSError, ValueError, RuntimeError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]

@@ -186,10 +186,8 @@ def require_trusted(secret: str, url: str, setting: Setting, settings: Settings)
     if (secret, host) not in _allowed and not _consents(secret, host, setting):
         what = f"{setting.origin} names {host}, which would be sent {secret}"
         place = command("an option", "an argument of Session")
-        hint = (
-            f'to allow it, write hosts = ["{host}"] under [trust] in {user_config(env)}, or name '
-        )
-        hint += f"the address yourself, in {place} or a variable"
+        hint = f'to allow it, write hosts = ["{host}"] under [trust] in {user_config(env)}, '
+        hint += f"or name the address yourself, in {place} or a variable"
         raise PlanError(f"{what}: only you can allow that", there="Nothing was sent", hint=hint)
     _allowed.add((secret, host))
 

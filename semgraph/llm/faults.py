@@ -159,7 +159,8 @@ def failure_of(
         body = json.loads(text) if isinstance(body, str) else body
     body = first_of(body) if isinstance(body, list) else body  # Gemini's
     error = body.get("error", body) if isinstance(body, Mapping) else body
-    code, reason = _code(error), _message(error or f"Error code: {status}")
+    codes = map(text_of, map(mapping(error).get, ("code", "type", "status")))
+    code, reason = next(filter(None, codes), ""), _message(error or f"Error code: {status}")
     if status == 200:
         number = mapping(error).get("code")
         named = re.fullmatch(r"[45]\d\d", str(count(number) or text_of(number)))
@@ -218,9 +219,8 @@ def unconnected(error: Exception, name: str, url: str, seconds: float) -> Except
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
-            return ModelUnavailable(
-                f"{name}: invalid address {url}: it must begin with http:// or https://"
-            )
+            what = "it must begin with http:// or https://"
+            return ModelUnavailable(f"{name}: invalid address {url}: {what}")
         if isinstance(cause, aiohttp.ClientConnectorDNSError):
             what = f"unknown host {address.hostname}"
         elif isinstance(cause, aiohttp.ClientHttpProxyError):
@@ -279,12 +279,6 @@ def _seconds_until(text: str) -> float:
         return email.utils.parsedate_to_datetime(text).timestamp() - time.time()
     except (ValueError, OverflowError):
         return math.nan
-
-
-def _code(error: Any) -> str:
-    """The code, the type or the status of an endpoint's error, if it is a text."""
-    found = map(text_of, map(mapping(error).get, ("code", "type", "status")))
-    return next(filter(None, found), "")
 
 
 def _message(body: Any) -> str:

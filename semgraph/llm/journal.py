@@ -84,12 +84,10 @@ def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connect
     try:
         create_private(path)
     except OSError as error:
-        raise SemgraphError(
-            f"{path}: the journal cannot be opened ({refusal(path.parent, error)}). {_CHOOSE}"
-        ) from error
-    database = sqlite3.connect(
-        path, timeout=min(patience, _OPEN_SECONDS), isolation_level=None, check_same_thread=False
-    )
+        what = f"{path}: the journal cannot be opened ({refusal(path.parent, error)})"
+        raise SemgraphError(f"{what}. {_CHOOSE}") from error
+    wait = min(patience, _OPEN_SECONDS)
+    database = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
     try:
         _prepare(database, path)
     except BaseException as error:
@@ -106,15 +104,13 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
     version = database.execute("PRAGMA user_version").fetchone()[0]
     database.execute("COMMIT")
-    if tables and application != _APPLICATION_ID:
-        raise SemgraphError(
-            f"{path} is an SQLite file, but not a semgraph journal; it was not changed. {_CHOOSE}"
-        )
-    if tables and version != _VERSION:
-        raise SemgraphError(
-            f"{path} is a journal of another version of semgraph ({version}; this one writes {_VERSION}); it was not "
-            f"changed. {_CHOOSE}"
-        )
+    if tables and (application, version) != (_APPLICATION_ID, _VERSION):
+        what = "an SQLite file, but not a semgraph journal"
+        if application == _APPLICATION_ID:
+            what = (
+                f"a journal of another version of semgraph ({version}; this one writes {_VERSION})"
+            )
+        raise SemgraphError(f"{path} is {what}; it was not changed. {_CHOOSE}")
     database.execute("PRAGMA auto_vacuum = INCREMENTAL")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
@@ -283,9 +279,7 @@ VALUES (?1, CASE WHEN ?2 = '' OR EXISTS (SELECT 1 FROM answers WHERE call_id = ?
 RETURNING call_id
 """
 _INSERT_TEXT = "INSERT OR IGNORE INTO texts (hash, text) VALUES (?, ?)"
-_INSERT_VECTOR = (
-    "INSERT OR REPLACE INTO vectors (key, model, partition, created, vector) VALUES (?, ?, ?, ?, ?)"
-)
+_INSERT_VECTOR = "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?)"
 _DELETE_BATCHED = "DELETE FROM batched WHERE key = ?"
 _WITHDRAW = "UPDATE answers SET key = x'' WHERE call_id = ?"
 _REPLY = "call_id, answer, usage, seconds, dollars, said_model, finish, logprobs"
@@ -483,9 +477,8 @@ class Journal:
                 for table in ("answers", "vectors")
             )
             if answers:
-                database.execute(
-                    "DELETE FROM texts WHERE hash NOT IN (SELECT rules FROM answers UNION SELECT schema FROM answers)"
-                )
+                used = "SELECT rules FROM answers UNION SELECT schema FROM answers"
+                database.execute(f"DELETE FROM texts WHERE hash NOT IN ({used})")
         return answers, vectors
 
     def _open_batches(self) -> list[Any]:
@@ -645,10 +638,9 @@ def _answer_rows(
 
 def _reply(row: Sequence[Any]) -> Reply:
     call_id, answer, usage, seconds, dollars, model, finish, logprobs = row
-    prompt, cached, completion = map(int, usage.split())
     return Reply(
         text=_str(answer),
-        usage=Usage(prompt, cached, completion),
+        usage=Usage(*map(int, usage.split())),
         seconds=seconds,
         call_id=call_id,
         model=model,

@@ -26,17 +26,8 @@ from semgraph.display import is_noticed, notice
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
 from semgraph.formats import size
+from semgraph.llm import catalogue
 from semgraph.llm.base import Free, Limits, Reply, Request, Usage, cut
-from semgraph.llm.catalogue import (
-    DEFAULT_MODEL,
-    CatalogueModel,
-    find,
-    models_dir,
-    offline,
-    on_disk,
-    paths,
-    pull,
-)
 from semgraph.llm.replies import first_tokens
 from semgraph.llm.tokens import LOGPROBS, TokenCounter, word_logprobs
 
@@ -124,13 +115,13 @@ class Local(InProcess):
 
     def __init__(
         self,
-        model: str | CatalogueModel = DEFAULT_MODEL,
+        model: str | catalogue.CatalogueModel = catalogue.DEFAULT_MODEL,
         threads: int | None = None,
         context: int | None = None,
         *,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self.model = find(model, "model") if isinstance(model, str) else model
+        self.model = catalogue.find(model, "model") if isinstance(model, str) else model
         self.threads, self._chooses = threads or default_threads(), threads is None
         self._context = min(context or _CONTEXT, self.model.context)
         super().__init__(f"local:{self.model.name}", env)
@@ -140,16 +131,8 @@ class Local(InProcess):
     @property
     def limits(self) -> Limits:
         """The configured context; one request in flight."""
-        model = self.model
-        return Limits(
-            self._context,
-            self._context // 2,
-            1,
-            logprobs=True,
-            yes_no=model.yes_no,
-            yes_from=model.yes_from,
-            seconds=model.seconds,
-        )
+        known = {name: getattr(self.model, name) for name in ("yes_no", "yes_from", "seconds")}
+        return Limits(self._context, self._context // 2, 1, logprobs=True, **known)
 
     @property
     def exact_tokens(self) -> bool:
@@ -197,13 +180,12 @@ class Local(InProcess):
         return reply
 
     def _body(self, request: Request) -> dict[str, Any]:
+        messages = [{"role": m.role, "content": encodable(m.content)} for m in request.messages]
         return {
             "temperature": 0,
             "seed": request.seed,
             **dict(request.params),
-            "messages": [
-                {"role": m.role, "content": encodable(m.content)} for m in request.messages
-            ],
+            "messages": messages,
             "max_tokens": request.max_tokens,
             **({"grammar": self._grammar(request.schema)} if request.schema else {}),
             **(LOGPROBS if request.words else {}),
@@ -269,14 +251,14 @@ class Local(InProcess):
             )
 
     def _tokenizer(self) -> Callable[[str], int] | None:
-        if not on_disk(self.model, self._env):
+        if not catalogue.on_disk(self.model, self._env):
             return None
         return self._vocabulary
 
     @cached_property
     def _vocabulary(self) -> Callable[[str], int] | None:
         try:
-            count = counter(paths(self.model, self._env)[0])
+            count = counter(catalogue.paths(self.model, self._env)[0])
         except ImportError:
             return None
         return count and lru_cache(maxsize=512)(count)
@@ -332,25 +314,25 @@ def missing_extra(name: str) -> ModelUnavailable:
 
 
 def fetched(
-    model: CatalogueModel, cancelled: Cancelled, env: Mapping[str, str] | None
+    model: catalogue.CatalogueModel, cancelled: Cancelled, env: Mapping[str, str] | None
 ) -> tuple[Path, ...]:
     """The files of a model. Missing ones are downloaded, which a notice or a warning announces, as
     long as a caller waits for them.
     """
-    if not on_disk(model, env) and not offline(env) and not is_noticed():
+    if not catalogue.on_disk(model, env) and not catalogue.offline(env) and not is_noticed():
         _log.warning(
             "%s is not here yet and is downloaded: %s, once, %s, to %s",
-            model.name, size(model.size), model.licence, models_dir(env),
+            model.name, size(model.size), model.licence, catalogue.models_dir(env),
         )  # fmt: skip
 
     def report(done: int, total: int, _source: str) -> None:
         if cancelled():
             raise ModelUnavailable("the download was stopped; the next one resumes it")
-        what = f"downloading {model.name} ({size(total)}, {model.licence}) to {models_dir(env)}"
-        notice("download", f"{what}: {100 * done // total} %")
+        what = f"{model.name} ({size(total)}, {model.licence}) to {catalogue.models_dir(env)}"
+        notice("download", f"downloading {what}: {100 * done // total} %")
 
     try:
-        return pull(model, progress=report, env=env)
+        return catalogue.pull(model, progress=report, env=env)
     finally:
         notice("download", "")
 

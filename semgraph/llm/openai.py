@@ -20,35 +20,9 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from semgraph.errors import ModelUnavailable, RowError
+from semgraph.llm import faults, replies, tokens
 from semgraph.llm.base import Limits, Reply, Request, Usage, cut
-from semgraph.llm.faults import (
-    LACKING,
-    NO_ANSWER,
-    REFUSED,
-    Transient,
-    failure_of,
-    unconnected,
-    unreadable,
-)
-from semgraph.llm.replies import (
-    Completion,
-    UnreadableReply,
-    amount,
-    completion,
-    document,
-    error_in,
-    mapping,
-)
 from semgraph.llm.services import OPENAI, Service, Structured
-from semgraph.llm.tokens import (
-    LOGPROBS,
-    CountsTokens,
-    Price,
-    TokenCounter,
-    cost,
-    prompt_tokens,
-    word_logprobs,
-)
 from semgraph.privacy import learn, learn_from_addresses, without_password
 
 if TYPE_CHECKING:
@@ -96,7 +70,7 @@ class Wire:
         try:
             reply, seconds = await self.post(path, body)
             answer = self.reading(reply, lambda: read(reply, seconds))
-        except Transient as error:
+        except faults.Transient as error:
             error.proven = self.proven
             raise
         except RowError as error:
@@ -109,10 +83,10 @@ class Wire:
         """The result of `read` for a reply. Raises Transient if `read` raises UnreadableReply."""
         try:
             return read()
-        except UnreadableReply as error:
+        except replies.UnreadableReply as error:
             text = reply.decode(errors="replace") if isinstance(reply, bytes) else _dump(reply)
             proven = self.proven
-            raise unreadable(error, self.name, self.base_url, text, proven=proven) from None
+            raise faults.unreadable(error, self.name, self.base_url, text, proven=proven) from None
 
     async def post(self, path: str, body: bytes) -> tuple[dict[str, Any], float]:
         """Send one request. Returns the JSON object of a reply with status 200, and its duration in
@@ -169,17 +143,17 @@ class Wire:
                 await asyncio.wait([attempt])
         if attempt.cancelled():
             text = f"{self.name}: no answer from {self.base_url} in {most:g} s"
-            raise Transient(NO_ANSWER, text, most)
+            raise faults.Transient(faults.NO_ANSWER, text, most)
         seconds = time.perf_counter() - began
         try:
             status, answered, content = attempt.result()
         except Exception as error:
-            raise unconnected(error, self.name, self.base_url, seconds) from error
+            raise faults.unconnected(error, self.name, self.base_url, seconds) from error
         if 200 <= status < 300:
             return content
         text, key = content.decode(errors="replace"), self._service.key
-        failed = failure_of(self.name, text, seconds, key, status, answered)
-        if isinstance(failed, Transient):
+        failed = faults.failure_of(self.name, text, seconds, key, status, answered)
+        if isinstance(failed, faults.Transient):
             failed.status = status
         raise failed
 
@@ -197,13 +171,13 @@ class Wire:
     def _document(self, content: bytes, seconds: float) -> dict[str, Any]:
         """The JSON object of a reply. Raises as `post`."""
         reply = self.parsed(content)
-        if error := error_in(reply):
-            raise failure_of(self.name, error, seconds, self._service.key)
+        if error := replies.error_in(reply):
+            raise faults.failure_of(self.name, error, seconds, self._service.key)
         return reply
 
     def parsed(self, content: bytes) -> dict[str, Any]:
         """A JSON object. Raises Transient for any other content."""
-        return self.reading(content, lambda: document(content))
+        return self.reading(content, lambda: replies.document(content))
 
     @cached_property
     def _proxy(self) -> str | None:
@@ -325,7 +299,7 @@ class RequestBody(bytes):
     without: tuple[str, ...]  # members omitted after a refusal of this request, in order
 
 
-class Endpoint(CountsTokens):
+class Endpoint(tokens.CountsTokens):
     """A model or an embedder at an address: its connections, its tokens and their price.
 
     Its `name` is such as `openai:gpt-4.1-mini`, with the address unless it is OpenAI's own, and
@@ -339,7 +313,7 @@ class Endpoint(CountsTokens):
         base_url: str | None,
         api_key: str | None,
         timeout: float,
-        price: Price | None,
+        price: tokens.Price | None,
         service: Service,
         options: list[str],
     ) -> None:
@@ -348,11 +322,11 @@ class Endpoint(CountsTokens):
         address = "" if url == service.url else f"@{without_password(url)}"
         self.name = f"{service.name}:{model}{address}" + "?" * bool(options) + "&".join(options)
         self.wire = Wire(self.name, base_url, api_key, timeout, service)
-        self._price, self._counter = price, TokenCounter(model)
+        self._price, self._counter = price, tokens.TokenCounter(model)
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of tokens, or None if no price is known."""
-        return cost(usage, self.model, self.wire.base_url, self._price, self.service)
+        return tokens.cost(usage, self.model, self.wire.base_url, self._price, self.service)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -383,7 +357,7 @@ class OpenAI(Endpoint):
         limits: Limits = _DEFAULT_LIMITS,
         structured: Structured = "json_schema",
         timeout: float = 120.0,
-        price: Price | None = None,
+        price: tokens.Price | None = None,
         extra: Mapping[str, Any] | None = None,
         *,
         batch: bool = False,
@@ -422,7 +396,7 @@ class OpenAI(Endpoint):
         while True:
             try:
                 reply = await self.wire.ask(self.path, body, read)
-            except (RowError, Transient) as error:
+            except (RowError, faults.Transient) as error:
                 following = self.following(error, request, body)
                 if following is None:
                     error.attempts += attempts - 1
@@ -444,9 +418,9 @@ class OpenAI(Endpoint):
         """
         read = self.read(document)
         usage = self._usage(read, request)
-        reported = mapping(document.get("usage"))
+        reported = replies.mapping(document.get("usage"))
         # With a key of the user's for the host, OpenRouter reports its fee alone.
-        billed = None if reported.get("is_byok") else amount(reported.get(self._billed))
+        billed = None if reported.get("is_byok") else replies.amount(reported.get(self._billed))
         reply = Reply(
             text=read.text,
             usage=usage,
@@ -455,24 +429,25 @@ class OpenAI(Endpoint):
             model=read.model or self.model,
             dollars=dollars(usage) if billed is None else billed,
             finish="refusal" if read.refusal else read.finish,
-            logprobs=word_logprobs(request.words, read.tokens),
+            logprobs=tokens.word_logprobs(request.words, read.tokens),
         )
         if read.refusal or read.finish == "content_filter":
             by = f"the model: {read.refusal}" if read.refusal else "the provider's content filter"
-            raise RowError(REFUSED.kind, f"refused by {by}", attempts=1, spent=reply)
+            raise RowError(faults.REFUSED.kind, f"refused by {by}", attempts=1, spent=reply)
         thought = "" if read.text or not read.reasoning else _ALL_REASONING
         if read.finish == "length" and not request.words:
             raise cut(request, reply, thought)
         if thought:
-            raise RowError(LACKING.kind, f"the answer is empty: {thought}", attempts=1, spent=reply)
+            what = f"the answer is empty: {thought}"
+            raise RowError(faults.LACKING.kind, what, attempts=1, spent=reply)
         return reply
 
-    def read(self, document: Mapping[str, Any]) -> Completion:
+    def read(self, document: Mapping[str, Any]) -> replies.Completion:
         """The completion in a reply. Raises UnreadableReply."""
-        return completion(document, called=self.structured == "tool")
+        return replies.completion(document, called=self.structured == "tool")
 
     def following(
-        self, error: RowError | Transient, request: Request, body: RequestBody
+        self, error: RowError | faults.Transient, request: Request, body: RequestBody
     ) -> RequestBody | None:
         """The body to send after an error, without a member that the endpoint refused; None if it
         refused none. If the error concerns an option of the user, its message names the option.
@@ -546,7 +521,7 @@ class OpenAI(Endpoint):
         """The members of a request, except those that enforce the schema."""
         full = "max_tokens" in refused and "max_completion_tokens" not in refused
         seed = self.service.names.get("seed", "seed")
-        logprobs = LOGPROBS | {"top_logprobs": self.service.top_logprobs}
+        logprobs = tokens.LOGPROBS | {"top_logprobs": self.service.top_logprobs}
         return {
             "model": self.model,
             "messages": self._messages(request, refused),
@@ -578,10 +553,10 @@ class OpenAI(Endpoint):
             messages[0]["content"] = f"{system}\n\n{messages[0]['content']}"
         return messages
 
-    def _usage(self, read: Completion, request: Request) -> Usage:
+    def _usage(self, read: replies.Completion, request: Request) -> Usage:
         """The endpoint's token counts, else those of the tokenizer."""
         prompt, cached, answer = read.counts
-        prompt = prompt_tokens(self, request) if prompt is None else prompt
+        prompt = tokens.prompt_tokens(self, request) if prompt is None else prompt
         answer = self.count_tokens(read.text) if answer is None else answer
         return Usage(prompt, cached, answer)
 

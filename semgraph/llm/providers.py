@@ -19,15 +19,8 @@ from urllib.parse import parse_qsl
 
 from semgraph.errors import PlanError, did_you_mean
 from semgraph.formats import BAD, GOOD, NOTE, plural, size
+from semgraph.llm import catalogue
 from semgraph.llm.base import Kind, Limits, ModelSpec
-from semgraph.llm.catalogue import (
-    DEFAULT_EMBEDDER,
-    DEFAULT_MODEL,
-    CatalogueModel,
-    find,
-    offline,
-    on_disk,
-)
 from semgraph.llm.faults import Transient, failure_of
 from semgraph.llm.services import SERVICES, Service
 from semgraph.llm.tokens import PRICED, FlatPrice, Price, price_of
@@ -84,7 +77,7 @@ class Provider(ABC):
         """A description of a model; `recording` is the file that it would replay."""
         return str(spec)
 
-    def files(self, spec: ModelSpec, where: str = "") -> CatalogueModel | None:  # noqa: ARG002
+    def files(self, spec: ModelSpec, where: str = "") -> catalogue.CatalogueModel | None:  # noqa: ARG002
         """The files that must be on disk before it answers; None: semgraph fetches nothing. Raises
         PlanError with the prefix `where` if there is no such model.
         """
@@ -237,9 +230,9 @@ class _OnThisMachine(Provider):
         note = " (all cores are busy; ?threads=N overrides this)" if busy else ""
         return f"local {model.name}, {model.parameters}, {plural(threads, 'CPU thread')}{note}"
 
-    def files(self, spec: ModelSpec, where: str = "") -> CatalogueModel:
-        default = DEFAULT_MODEL if spec.kind == "model" else DEFAULT_EMBEDDER
-        return find(spec.model or default, spec.kind, where)
+    def files(self, spec: ModelSpec, where: str = "") -> catalogue.CatalogueModel:
+        default = catalogue.DEFAULT_MODEL if spec.kind == "model" else catalogue.DEFAULT_EMBEDDER
+        return catalogue.find(spec.model or default, spec.kind, where)
 
     def dimensions(self, spec: ModelSpec) -> int:
         from semgraph.llm.embed import DIMENSIONS
@@ -249,11 +242,11 @@ class _OnThisMachine(Provider):
     def doctor(self, spec: ModelSpec, means: Means, untried: str) -> tuple[str, str, str]:  # noqa: ARG002
         model = self.files(spec)
         what = self.describe(spec, means.folder)
-        if on_disk(model, means.environment):
+        if catalogue.on_disk(model, means.environment):
             return GOOD, f"{what}: on disk, {size(model.size)}", ""
         fetched = f"{what}: not on disk yet, {size(model.size)}"
         pull = f"semgraph model pull {model.name}"
-        if offline(means.environment):
+        if catalogue.offline(means.environment):
             remedy = f"SEMGRAPH_OFFLINE forbids to fetch it: {pull} --from PATH"
             return BAD, fetched, remedy
         return NOTE, fetched, f"The first run fetches it; now: {pull}"
@@ -316,9 +309,8 @@ class _SentenceTransformers(Provider):
 
 
 _IN_PROCESS = (_OnThisMachine(), _Replayed(), _MadeUp(), _SentenceTransformers())
-PROVIDERS: dict[str, Provider] = {
-    each.name: each for each in (*map(Hosted, SERVICES), *_IN_PROCESS)
-}
+_EVERY: tuple[Provider, ...] = (*map(Hosted, SERVICES), *_IN_PROCESS)
+PROVIDERS = {each.name: each for each in _EVERY}
 
 
 def options_of(kind: Kind) -> dict[str, Options]:
@@ -340,10 +332,8 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
         hint = f"write openai:{text} for that model"
         if rest:
             hint = f"a server that speaks OpenAI's protocol: openai:{rest}@http://HOST:PORT/v1"
-        near, there = (
-            did_you_mean(provider, providers),
-            f"it must begin with {', '.join(providers)}",
-        )
+        near = did_you_mean(provider, providers)
+        there = f"it must begin with {', '.join(providers)}"
         raise PlanError(f"{what} is not a valid {kind}", there=there, hint=near or hint)
     url = _URL.search(rest)
     if not url and _HOST.search(rest.partition("?")[0]):

@@ -28,18 +28,7 @@ import numpy as np
 from semgraph.errors import ModelUnavailable, PlanError, Position, Problem, RowError
 from semgraph.folders import example_file
 from semgraph.formats import shortened
-from semgraph.llm.base import (
-    LLM,
-    Embedder,
-    Embeddings,
-    Free,
-    Limits,
-    Reply,
-    Request,
-    Usage,
-    Vectors,
-    Wrapper,
-)
+from semgraph.llm import base
 from semgraph.llm.stack import bound
 from semgraph.llm.tokens import CountsTokens, TokenCounter
 from semgraph.privacy import write_private
@@ -60,7 +49,7 @@ class RecordedAnswer:
     asks: str  # the beginning of the last message, for readers
     # short hashes of the request's `rules`, `schema`, `parameters` and `rows`
     parts: Mapping[str, str]
-    reply: Reply  # for an error, the paid answer, if any
+    reply: base.Reply  # for an error, the paid answer, if any
     error: tuple[str, str] | None = None  # kind and message of the row's error
 
     def line(self, fingerprint: str) -> dict[str, Any]:
@@ -85,13 +74,13 @@ class Recording:
     """A recording in memory."""
 
     model: str = ""
-    limits: Limits = Limits()
+    limits: base.Limits = base.Limits()
     embedder: str = ""
     dimensions: int = 0
     date: str = ""
     now: dict[str, datetime] = field(default_factory=dict)
     answers: dict[str, RecordedAnswer] = field(default_factory=dict)
-    vectors: dict[str, Vectors] = field(default_factory=dict)
+    vectors: dict[str, base.Vectors] = field(default_factory=dict)
     unembedded: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
@@ -108,9 +97,8 @@ class Recording:
             text = path.read_text(encoding="utf-8", errors="surrogatepass")
         except OSError as error:
             hint = 'make one: Session(llm="local").run(PLAN, record_to=FILE); or use a model: llm="local", --llm local'
-            raise PlanError(
-                f"no recording can be read at {path}", there=error.strerror, hint=hint
-            ) from error
+            what = f"no recording can be read at {path}"
+            raise PlanError(what, there=error.strerror, hint=hint) from error
         recording = cls()
         for number, line in enumerate(text.rstrip("\n").split("\n"), start=1):
             try:
@@ -122,7 +110,7 @@ class Recording:
         return recording
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        limits, usual = vars(self.limits), vars(Limits())
+        limits, usual = vars(self.limits), vars(base.Limits())
         yield {
             "recording": VERSION,
             "model": self.model,
@@ -147,7 +135,7 @@ class Recording:
             if line["recording"] != VERSION:
                 raise ValueError(f"version {line['recording']}, expected {VERSION}")
             options = {name: line[name] for name in _LIMITS if name in line}
-            self.model, self.limits = line["model"], Limits(*line["limits"], **options)
+            self.model, self.limits = line["model"], base.Limits(*line["limits"], **options)
             self.embedder, self.dimensions = line["embedder"], line["dimensions"]
             self.date = line["date"]
             self.now = {name: datetime.fromisoformat(text) for name, text in line["now"].items()}
@@ -160,9 +148,9 @@ class Recording:
                 raise ValueError(f"{what}, the head says {self.dimensions}")
             self.vectors[line["embeds"]] = vector.astype(np.float32)
         else:
-            reply = Reply(
+            reply = base.Reply(
                 text=line["text"],
-                usage=Usage(*line["usage"]),
+                usage=base.Usage(*line["usage"]),
                 seconds=line["seconds"],
                 finish=line["finish"],
                 logprobs=tuple(line.get("logprobs", ())),
@@ -172,7 +160,7 @@ class Recording:
             self.answers[line["answer"]] = answer
 
 
-def parts(request: Request) -> dict[str, str]:
+def parts(request: base.Request) -> dict[str, str]:
     """Short hashes of a request's parts. They name the difference if no recorded answer matches."""
     rules, rows = request.messages[: request.static], request.messages[request.static :]
     parameters = ["default", request.max_tokens, request.params, request.trial]
@@ -184,7 +172,7 @@ def parts(request: Request) -> dict[str, str]:
     }
 
 
-def excerpt(request: Request) -> str:
+def excerpt(request: base.Request) -> str:
     """The beginning of the last message, on one line."""
     text = " ".join(request.messages[-1].content.split()) if request.messages else ""
     return shortened(text, _EXCERPT)
@@ -206,7 +194,7 @@ _CHANGED = {
 }
 
 
-class Recorded(CountsTokens, Free):
+class Recorded(CountsTokens, base.Free):
     """Replays the answers of a recorded run, from a file or from memory, on any store.
 
     A reply is `issued` and has its recorded tokens and seconds, so tables show those of the
@@ -230,11 +218,11 @@ class Recorded(CountsTokens, Free):
         return self.recording.date
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> base.Limits:
         """The limits of the model that answered: they determine which rows share a request."""
         return self.recording.limits
 
-    async def complete(self, request: Request) -> Reply:
+    async def complete(self, request: base.Request) -> base.Reply:
         """Return the recorded answer to an equal request, or raise the recorded RowError. Raises
         ModelUnavailable if none is recorded; the message names the difference from the recorded
         requests.
@@ -266,7 +254,7 @@ class Recorded(CountsTokens, Free):
         where = self.path.name if self.path else "in memory"
         return f"the recording {where} ({self.recording.model}, {self.recording.date})"
 
-    def _miss(self, request: Request) -> str:
+    def _miss(self, request: base.Request) -> str:
         hashes = parts(request)
         answers = self.recording.answers.values()
         candidates = [answer for answer in answers if answer.step == request.step]
@@ -288,7 +276,7 @@ _REMEDY = (
 )
 
 
-def _key(request: Request) -> str:
+def _key(request: base.Request) -> str:
     """The key of an answer in a step with a model of its own."""
     return _sha256(f"{request.step}\n{request.fingerprint}")
 
@@ -297,7 +285,7 @@ def _read(recording: Path | str | Recording) -> Recording:
     return recording if isinstance(recording, Recording) else Recording.read(Path(recording))
 
 
-class RecordedEmbedder(CountsTokens, Free):
+class RecordedEmbedder(CountsTokens, base.Free):
     """Replays recorded vectors. Like recorded answers, they are counted and cost nothing."""
 
     def __init__(self, recording: Path | str | Recording) -> None:
@@ -313,7 +301,7 @@ class RecordedEmbedder(CountsTokens, Free):
         """Length of the vectors."""
         return self.recording.dimensions
 
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
+    async def embed(self, texts: Sequence[str], partition: str = "") -> base.Embeddings:  # noqa: ARG002
         """Return the recorded vectors. Raises ModelUnavailable for a text without one."""
         began = time.perf_counter()
         vectors = np.zeros((len(texts), self.recording.dimensions), np.float32)
@@ -329,9 +317,9 @@ class RecordedEmbedder(CountsTokens, Free):
                     f"the input, or the step that makes this text, changed. {_REMEDY}"
                 )
             vectors[i] = vector
-        usage = Usage(prompt=sum(map(self.count_tokens, texts)))
+        usage = base.Usage(prompt=sum(map(self.count_tokens, texts)))
         seconds = time.perf_counter() - began
-        return Embeddings(vectors, usage, calls=1, seconds=seconds, dollars=0.0, failed=failed)
+        return base.Embeddings(vectors, usage, calls=1, seconds=seconds, dollars=0.0, failed=failed)
 
 
 def bare_name(name: str) -> str:
@@ -359,21 +347,21 @@ class Recorder:
     def __init__(self) -> None:
         self.recording = Recording()
 
-    def llm(self, inner: LLM) -> RecordingModel:
+    def llm(self, inner: base.LLM) -> RecordingModel:
         """The same model, recorded."""
         self.recording.model, self.recording.limits = inner.name, inner.limits
         return RecordingModel(inner, self.recording)
 
-    def embedder(self, inner: Embedder) -> RecordingEmbedder:
+    def embedder(self, inner: base.Embedder) -> RecordingEmbedder:
         """The same embedder, recorded."""
         self.recording.embedder = inner.name
         return RecordingEmbedder(inner, self.recording)
 
-    def models(self, scoped: Callable[[str], LLM]) -> Callable[[str], LLM]:
+    def models(self, scoped: Callable[[str], base.LLM]) -> Callable[[str], base.LLM]:
         """The same models of each scope, recorded."""
         return lambda scope: self.llm(scoped(scope))
 
-    def embedders(self, scoped: Callable[[str], Embedder]) -> Callable[[str], Embedder]:
+    def embedders(self, scoped: Callable[[str], base.Embedder]) -> Callable[[str], base.Embedder]:
         """The same embedders of each scope, recorded."""
         return lambda scope: self.embedder(scoped(scope))
 
@@ -388,28 +376,30 @@ class Recorder:
         self.recording.write(Path(path))
 
 
-class RecordingModel(CountsTokens, Wrapper):
+class RecordingModel(CountsTokens, base.Wrapper):
     """Records the answers of a model. It counts tokens as the replay does, because the counts
     determine which rows share a request.
     """
 
-    def __init__(self, inner: LLM, recording: Recording) -> None:
+    def __init__(self, inner: base.LLM, recording: Recording) -> None:
         super().__init__(inner)
         self._recording = recording
         self._counter = TokenCounter(bare_name(inner.name))
 
-    async def complete(self, request: Request) -> Reply:
+    async def complete(self, request: base.Request) -> base.Reply:
         """Answer one request, and record the answer or the row's error."""
         try:
             reply = await self.inner.complete(request)
         except RowError as error:
-            spent = error.spent if isinstance(error.spent, Reply) else Reply("")
+            spent = error.spent if isinstance(error.spent, base.Reply) else base.Reply("")
             self._record(request, spent, (error.kind, str(error)))
             raise
         self._record(request, reply, None)
         return reply
 
-    def _record(self, request: Request, reply: Reply, error: tuple[str, str] | None) -> None:
+    def _record(
+        self, request: base.Request, reply: base.Reply, error: tuple[str, str] | None
+    ) -> None:
         shared = bound(self.inner, request.role) is bound(self.inner, "default")
         key = request.fingerprint if shared else _key(request)
         self._recording.answers[key] = RecordedAnswer(
@@ -417,10 +407,10 @@ class RecordingModel(CountsTokens, Wrapper):
         )
 
 
-class RecordingEmbedder(Wrapper):
+class RecordingEmbedder(base.Wrapper):
     """Records the vectors of an embedder."""
 
-    def __init__(self, inner: Embedder, recording: Recording) -> None:
+    def __init__(self, inner: base.Embedder, recording: Recording) -> None:
         super().__init__(inner)
         self._recording = recording
 
@@ -429,7 +419,7 @@ class RecordingEmbedder(Wrapper):
         self._recording.dimensions = await self.inner.dimensions()
         return self._recording.dimensions
 
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
+    async def embed(self, texts: Sequence[str], partition: str = "") -> base.Embeddings:
         """Embed texts, and record their vectors."""
         done = await self.inner.embed(texts, partition)
         for place, (text, vector) in enumerate(zip(texts, done.vectors, strict=True)):

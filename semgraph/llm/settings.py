@@ -365,7 +365,8 @@ class Settings:
             raise PlanError(*problems)
         values = dict(self.values)
         if every := specs.pop("llm", None):
-            values = {key: each for key, each in values.items() if not _is_role(key)}
+            roles = {key for key in values if key.startswith("models.") and key != "models.embed"}
+            values = {key: each for key, each in values.items() if key not in roles}
             values["models.default"] = every
         return replace(self, values=values | specs)
 
@@ -448,10 +449,6 @@ def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Setting]:
 
 def _names_model(key: str) -> bool:
     return key == "llm" or key.startswith("models.")
-
-
-def _is_role(key: str) -> bool:
-    return key.startswith("models.") and key != "models.embed"
 
 
 def _models(

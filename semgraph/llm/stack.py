@@ -239,11 +239,8 @@ class Limiter:
         """
         with self._guard:
             now = self._clock()
-            costs = [
-                (bucket, cost)
-                for bucket, cost in ((self.requests, 1), (self.tokens, tokens))
-                if bucket
-            ]
+            buckets = ((self.requests, 1), (self.tokens, tokens))
+            costs = [(bucket, cost) for bucket, cost in buckets if bucket]
             delays = (bucket.delay(cost, now) for bucket, cost in costs)
             delay = max([self.resume_at - now, *delays])
             if delay <= 0:

@@ -59,8 +59,7 @@ class Cluster(Node, keyword="cluster", rows="any"):
         self._check_types(edges, nodes)
         with faults_at("algorithm"):
             self._check_algorithm()
-        with faults_at("alias"):
-            fresh(nodes, self.alias, "alias")
+        fresh(nodes, self.alias, "alias", "alias")
         return nodes.append(pa.field(self.alias, nodes.field(self.key).type))
 
     def _check_ends(self) -> None:

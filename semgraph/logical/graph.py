@@ -13,19 +13,9 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, among, did_you_mean, faults_at
 from semgraph.expr.canonical import canonical
-from semgraph.expr.duckdb import expect_type
 from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.node import (
-    LabelRead,
-    Node,
-    argument,
-    column_scalar,
-    fresh,
-    roots_of,
-    typed,
-    under,
-)
+from semgraph.logical import node as core
 from semgraph.logical.schema import Graph, Label
 from semgraph.logical.semantic import VECTOR
 
@@ -301,7 +291,7 @@ def hit_fields(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StoreRead(Node, reads_store=True):
+class StoreRead(core.Node, reads_store=True):
     """A read of the store: the graph, and the partitions that it reads.
 
     By default a row reads its own partition. `partition` names a column with a list of partitions,
@@ -334,8 +324,8 @@ class Scan(StoreRead, keyword="scan", sole="label"):
     may return more.
     """
 
-    label: str = argument("label")
-    partition: str = argument("name", default="")
+    label: str = core.argument("label")
+    partition: str = core.argument("name", default="")
     properties: tuple[str, ...] | None = None
     where: tuple[Scalar, ...] = ()
     limit: int | None = None
@@ -345,7 +335,7 @@ class Scan(StoreRead, keyword="scan", sole="label"):
         return pa.schema(list(fields.items()))
 
     @property
-    def label_reads(self) -> frozenset[LabelRead]:
+    def label_reads(self) -> frozenset[core.LabelRead]:
         return frozenset((self.label, name) for name in self.schema.names)
 
     @cached_property
@@ -363,12 +353,12 @@ class Scan(StoreRead, keyword="scan", sole="label"):
             return own
         return hashlib.sha256(f"{own}{canonical(self.where)}".encode()).hexdigest()
 
-    def narrowed(self, needed: frozenset[str]) -> Node:
-        own = roots_of(needed).union(*(scalar.roots for scalar in self.where))
+    def narrowed(self, needed: frozenset[str]) -> core.Node:
+        own = core.roots_of(needed).union(*(scalar.roots for scalar in self.where))
         names = (name for name in self.graph.label(self.label).columns if name in own)
         return self.with_fields(properties=tuple(names))
 
-    def take_filter(self, where: Scalar) -> Node | None:
+    def take_filter(self, where: Scalar) -> core.Node | None:
         return replace(self, where=(*self.where, where)) if self.limit is None else None
 
 
@@ -378,12 +368,12 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
     variables become struct columns; a path of variable length becomes a list.
     """
 
-    input: Node = argument("input")
-    pattern: Pattern = argument("pattern")
-    where: Scalar | None = argument("scalar", default=None)
-    how: How = argument("choice", choices=("inner", "left"), default="inner")
-    partition: str = argument("name", default="")
-    vectors: tuple[str, ...] = argument("names", default=())
+    input: core.Node = core.argument("input")
+    pattern: Pattern = core.argument("pattern")
+    where: Scalar | None = core.argument("scalar", default=None)
+    how: How = core.argument("choice", choices=("inner", "left"), default="inner")
+    partition: str = core.argument("name", default="")
+    vectors: tuple[str, ...] = core.argument("names", default=())
     properties: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
 
     def infer(self) -> pa.Schema:
@@ -399,14 +389,12 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
                         where = label.name if label else "a variable-length path"
                         hint = did_you_mean(prop, columns)
                         raise Fault(f'{where} has no property "{prop}"', hint=hint)
-                    typed(((prop, column_scalar(column)),), schema, prop)
+                    core.typed(((prop, core.column_scalar(column)),), schema, prop)
                 if element.var:
-                    fresh(result, element.var, "variable")
+                    core.fresh(result, element.var, "variable")
                     result = result.append(pa.field(element.var, self._kind_of(element.var, label)))
         self._check_vectors()
-        if self.where is not None:
-            with faults_at("where"):
-                expect_type(self.where, result, pa.bool_(), windows=False)
+        core.check_condition(self.where, result)
         return result
 
     def _kind_of(self, var: str, label: Label | None) -> pa.DataType:
@@ -448,35 +436,35 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
 
     @property
     def reads(self) -> frozenset[str]:
-        own = roots_of(self.pattern.columns)
+        own = core.roots_of(self.pattern.columns)
         if self.where is not None:
             own |= self.where.roots - self.output_columns
         return own if self.partition == "all" else own | {self.partition or self.graph.partition}
 
     @property
-    def label_reads(self) -> frozenset[LabelRead]:
+    def label_reads(self) -> frozenset[core.LabelRead]:
         names = [name for element in self.pattern.elements for name in _names(element)]
         if self.pattern.variable_path is not None:
             names += chain(*path_ends(self.graph, self.pattern, self.pattern.variable_path))
         labels = map(self.graph.label, names)
         return frozenset((label.name, name) for label in labels for name in label.columns)
 
-    def narrowed(self, needed: frozenset[str]) -> Node:
+    def narrowed(self, needed: frozenset[str]) -> core.Node:
         wanted = needed | (self.where.fields if self.where is not None else frozenset())
         properties, vectors = list[tuple[str, tuple[str, ...] | None]](), set[str]()
         for var, label in self.labelled:
-            fields = under(wanted, var)
+            fields = core.under(wanted, var)
             if fields is None:
                 properties.append((var, None))
                 vectors |= {*self.vectors_of(label)}
             else:
-                roots = roots_of(fields)
+                roots = core.roots_of(fields)
                 properties.append((var, tuple(n for n in label.columns if n in roots)))
                 vectors |= roots.intersection(self.vectors_of(label))
         stored = tuple(n for n in self.vectors if n in vectors)
         return self.with_fields(properties=tuple(properties), vectors=stored)
 
-    def take_filter(self, where: Scalar) -> Node | None:
+    def take_filter(self, where: Scalar) -> core.Node | None:
         if self.how == "left":
             return None
         both = where if self.where is None else conjunction((self.where, where))

@@ -14,17 +14,7 @@ from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import is_aggregate
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.node import (
-    Needs,
-    Node,
-    argument,
-    check_names,
-    column_scalar,
-    expect_type_of_groups,
-    rewrite,
-    struct_of,
-    walk,
-)
+from semgraph.logical import node as core
 from semgraph.logical.relational import Input
 
 MOST_ROUNDS = 10_000
@@ -32,17 +22,17 @@ ROUND, WAS = "round", "was"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Round(Node, keyword="round"):
+class Round(core.Node, keyword="round"):
     """The rows of the previous round of a loop, in its body.
 
     `windowed`: the rows derive from windowed rows. `depth`: the number of loops around this one; it
     distinguishes this round from those of outer loops.
     """
 
-    name: str = argument("name")
-    columns: pa.Schema = argument("schema")
-    windowed: bool = argument("flag", default=False)
-    depth: int = argument("number", default=0)
+    name: str = core.argument("name")
+    columns: pa.Schema = core.argument("schema")
+    windowed: bool = core.argument("flag", default=False)
+    depth: int = core.argument("number", default=0)
 
     def infer(self) -> pa.Schema:
         return self.columns
@@ -53,7 +43,7 @@ class Round(Node, keyword="round"):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Iterate(Node, keyword="iterate", rows="any"):
+class Iterate(core.Node, keyword="iterate", rows="any"):
     """The rows after several rounds of `do`, which reads the rows of the previous round by the name
     `as`. Round 0 is the input.
 
@@ -63,15 +53,17 @@ class Iterate(Node, keyword="iterate", rows="any"):
     `distinct`, only the first of a group's rows with equal `distinct`.
     """
 
-    input: Node = argument("input")
-    name: str = argument("new_name", key="as", doc="the name of the previous round's rows in `do`")
-    times: int = argument("number", doc="the maximum number of rounds")
-    body: Node = argument("body", key="do", doc="the operators of a round")
-    until: Scalar | None = argument("scalar", default=None)
-    keep: Literal["last", "all"] = argument("choice", choices=("last", "all"), default="last")
-    by: tuple[str, ...] = argument("names", default=())
-    key: tuple[str, ...] = argument("names", default=())
-    distinct: tuple[str, ...] = argument("names", default=())
+    input: core.Node = core.argument("input")
+    name: str = core.argument(
+        "new_name", key="as", doc="the name of the previous round's rows in `do`"
+    )
+    times: int = core.argument("number", doc="the maximum number of rounds")
+    body: core.Node = core.argument("body", key="do", doc="the operators of a round")
+    until: Scalar | None = core.argument("scalar", default=None)
+    keep: Literal["last", "all"] = core.argument("choice", choices=("last", "all"), default="last")
+    by: tuple[str, ...] = core.argument("names", default=())
+    key: tuple[str, ...] = core.argument("names", default=())
+    distinct: tuple[str, ...] = core.argument("names", default=())
     depth: int = 0
 
     def infer(self) -> pa.Schema:
@@ -90,7 +82,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
             yield Fault("distinct needs keep: all", "distinct")
         for argument_name in ("by", "key", "distinct"):
             try:
-                check_names(getattr(self, argument_name), schema, argument_name)
+                core.check_names(getattr(self, argument_name), schema, argument_name)
             except Fault as fault:
                 yield fault
         if self.key and WAS in schema.names:
@@ -107,8 +99,8 @@ class Iterate(Node, keyword="iterate", rows="any"):
             yield Fault("until is no aggregate: max(...), count(*), bool_and(...)", "until")
             return
         try:
-            groups = [column_scalar(name).sql for name in self.by]
-            expect_type_of_groups(until, self.judged, pa.bool_(), groups)
+            groups = [core.column_scalar(name).sql for name in self.by]
+            core.expect_type_of_groups(until, self.judged, pa.bool_(), groups)
         except Fault as fault:
             yield fault.under("until")
 
@@ -130,7 +122,9 @@ class Iterate(Node, keyword="iterate", rows="any"):
             if name not in above.names:
                 yield Fault(f'do gives "{name}" besides: project it away', "body")
         if self.input.windowed and not self.body.windowed:
-            windowed = (n.name for n in walk(self.input) if isinstance(n, Input) and n.windowed)
+            windowed = (
+                n.name for n in core.walk(self.input) if isinstance(n, Input) and n.windowed
+            )
             rows = next(windowed, "the input with windows")
             what = f'do derives from no row of {rows}: it must read "{self.name}"'
             yield Fault(what, "body")
@@ -139,16 +133,16 @@ class Iterate(Node, keyword="iterate", rows="any"):
     def judged(self) -> pa.Schema:
         """The columns that `until` may read."""
         schema = self.input.schema
-        return schema.append(pa.field(WAS, struct_of(schema))) if self.key else schema
+        return schema.append(pa.field(WAS, core.struct_of(schema))) if self.key else schema
 
     @cached_property
     def rounds(self) -> frozenset[int]:
         return self.input.rounds | (self.body.rounds - {self.depth})
 
     @cached_property
-    def each_round(self) -> frozenset[Node]:
+    def each_round(self) -> frozenset[core.Node]:
         """The nodes that depend on the previous round, also those of inner loops."""
-        found: set[Node] = set()
+        found: set[core.Node] = set()
         pending = [self.body]
         while pending:
             node = pending.pop()
@@ -165,24 +159,24 @@ class Iterate(Node, keyword="iterate", rows="any"):
         """The leaves of the body that stand for the last round; () if rewrites have removed them."""
         return tuple(
             node
-            for node in walk(self.body)
+            for node in core.walk(self.body)
             if isinstance(node, Round) and node.depth == self.depth and node in self.each_round
         )
 
     @cached_property
-    def once(self) -> tuple[Node, ...]:
+    def once(self) -> tuple[core.Node, ...]:
         """The loop-invariant nodes that rounds read; they are computed once."""
         if self.body not in self.each_round:
             return (self.body,)
         read = (child for node in self.each_round for child in node.inputs)
         outside = set(read) - self.each_round
-        return tuple(node for node in walk(self.body) if node in outside)
+        return tuple(node for node in core.walk(self.body) if node in outside)
 
     @property
     def reads(self) -> frozenset[str]:
         return frozenset(self.input.schema.names)
 
-    def first_needs(self, needed: Needs) -> Needs:  # noqa: ARG002
+    def first_needs(self, needed: core.Needs) -> core.Needs:  # noqa: ARG002
         """All columns, because all rounds have the same columns."""
         return None
 
@@ -190,18 +184,18 @@ class Iterate(Node, keyword="iterate", rows="any"):
         return empty[0]
 
 
-def loops_of(*roots: Node) -> list[Iterate]:
+def loops_of(*roots: core.Node) -> list[Iterate]:
     """The outermost loops below the roots, in the order of computation."""
-    loops = [node for node in walk(*roots) if isinstance(node, Iterate)]
+    loops = [node for node in core.walk(*roots) if isinstance(node, Iterate)]
     inner = frozenset().union(*(loop.each_round for loop in loops))
     return [loop for loop in loops if loop not in inner]
 
 
-def of_first_round(roots: tuple[Node, ...], node: Node) -> tuple[Node, ...]:
+def of_first_round(roots: tuple[core.Node, ...], node: core.Node) -> tuple[core.Node, ...]:
     """The inputs of an operator below the roots; in a loop, its inputs in the first round."""
-    loops = [n for n in walk(*roots) if isinstance(n, Iterate) and node in n.each_round]
+    loops = [n for n in core.walk(*roots) if isinstance(n, Iterate) and node in n.each_round]
     inputs = node.inputs
     for loop in sorted(loops, key=lambda loop: -loop.depth):
         own = dict.fromkeys(loop.own_rounds, loop.input)
-        inputs = rewrite(inputs, lambda n, own=own: own.get(n, n))  # type: ignore[misc]
+        inputs = core.rewrite(inputs, lambda n, own=own: own.get(n, n))  # type: ignore[misc]
     return inputs

@@ -20,14 +20,8 @@ from typing import Any, ClassVar, Literal, Self, cast
 import pyarrow as pa
 
 from semgraph.errors import Fault, Position, among, faults_at
+from semgraph.expr import duckdb
 from semgraph.expr.canonical import canonical, is_unset
-from semgraph.expr.duckdb import (
-    check_columns,
-    check_over_rows,
-    stands_for,
-    type_of,
-    type_over_groups,
-)
 from semgraph.expr.scalar import Scalar, paths_for, short
 from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.formats import shortened
@@ -512,11 +506,20 @@ def merged(schema: pa.Schema, columns: list[pa.Field[Any]]) -> pa.Schema:
     return pa.schema(list(fields.values()))
 
 
-def fresh(schema: pa.Schema, name: str, what: str) -> None:
-    """Refuse the name of an existing column."""
+def fresh(schema: pa.Schema, name: str, what: str, *path: str) -> None:
+    """Refuse the name of an existing column. The fault is at `path`."""
     if name in schema.names:
-        there = "columns here: " + ", ".join(schema.names)
-        raise Fault(f'{what} "{name}" is a column already', there=there, hint="choose another name")
+        there, hint = "columns here: " + ", ".join(schema.names), "choose another name"
+        raise Fault(f'{what} "{name}" is a column already', *path, there=there, hint=hint)
+
+
+def check_condition(
+    where: Scalar | None, schema: pa.Schema, key: str = "where", *, windows: bool = False
+) -> None:
+    """Refuse a condition over rows, the argument `key`, that is no truth value."""
+    if where is not None:
+        with faults_at(key):
+            duckdb.expect_type(where, schema, pa.bool_(), windows=windows)
 
 
 def free(name: str, taken: Iterable[str]) -> str:
@@ -544,8 +547,8 @@ def check_sort(order: tuple[Sort, ...], schema: pa.Schema, key: str = "order") -
     """Type every term of an order, the argument `key`."""
     for i, term in enumerate(order):
         with faults_at(key, i):
-            type_of(term.by, schema)
-            check_over_rows(term.by, schema, windows=False)
+            duckdb.type_of(term.by, schema)
+            duckdb.check_over_rows(term.by, schema, windows=False)
 
 
 def check_names(names: tuple[str, ...], schema: pa.Schema, key: str) -> None:
@@ -562,8 +565,8 @@ def check_using(using: Using, left: pa.Schema, right: pa.Schema) -> None:
         for path, schema in ((a, left), (b, right)):
             scalar = column_scalar(path)
             with faults_at("using", i):
-                check_columns(scalar, schema)
-                sides.append(type_of(scalar, schema))
+                duckdb.check_columns(scalar, schema)
+                sides.append(duckdb.type_of(scalar, schema))
         if sides[0] != sides[1]:
             msg = f'"{a}" is {type_of_arrow(sides[0])}, "{b}" is {type_of_arrow(sides[1])}'
             raise Fault(msg, "using", i, hint="cast one of them in a step before")
@@ -575,18 +578,20 @@ def typed(
     """The fields of columns that are computed from rows."""
 
     def kind(scalar: Scalar) -> pa.DataType:
-        result = type_of(scalar, schema)
-        check_over_rows(scalar, schema, windows=windows)
+        result = duckdb.type_of(scalar, schema)
+        duckdb.check_over_rows(scalar, schema, windows=windows)
         return result
 
     return _all_typed(columns, key, kind)
 
 
 def typed_of_groups(
-    columns: Columns, schema: pa.Schema, key: str, groups: Sequence[str] = ()
+    columns: Columns, schema: pa.Schema, groups: Sequence[str] = ()
 ) -> list[pa.Field[Any]]:
-    """The fields of columns computed from groups, in which the SQL of `groups` is equal."""
-    return _all_typed(columns, key, lambda scalar: type_over_groups(scalar, schema, groups))
+    """The fields of columns `add` computed from groups, in which the SQL of `groups` is equal."""
+    return _all_typed(
+        columns, "add", lambda scalar: duckdb.type_over_groups(scalar, schema, groups)
+    )
 
 
 def _all_typed(
@@ -602,38 +607,37 @@ def _all_typed(
 def check_standing_in(
     columns: Columns,
     schema: pa.Schema,
-    key: str,
     answers: Iterable[pa.Field[Any]],
     groups: Sequence[str] | None = None,
 ) -> None:
-    """Refuse columns that cannot replace the answers of rows without a call. NULL replaces an
-    answer of any type. `groups`, the SQL of the values that are equal in a group, means answers
-    about groups.
+    """Refuse columns `otherwise` that cannot replace the answers of rows without a call. NULL
+    replaces an answer of any type. `groups`, the SQL of the values that are equal in a group, means
+    answers about groups.
     """
-    kinds = {f.name: f.type for f in answers}
-
-    def type_here(value: Scalar) -> pa.DataType:
-        return type_of(value, schema) if groups is None else type_over_groups(value, schema, groups)
-
+    kinds, key = {f.name: f.type for f in answers}, "otherwise"
     for name, value in columns:
         with faults_at(key, name):
             if name not in kinds:
                 what = f'{key}: "{name}" is not an answer of this prompt'
                 raise Fault(what, **among(name, kinds, "its answers"))
             wanted, constant = kinds[name], groups is None or not value.columns
-            own = type_here(value)
-            if own != wanted and not (constant and stands_for(value, schema, wanted)):
+            own = (
+                duckdb.type_of(value, schema)
+                if groups is None
+                else duckdb.type_over_groups(value, schema, groups)
+            )
+            if own != wanted and not (constant and duckdb.stands_for(value, schema, wanted)):
                 types = f'{type_of_arrow(own)}, but the answer "{name}" is {type_of_arrow(wanted)}'
                 raise Fault(f'{key}: "{value.text}" is {types}')
             if groups is None:
-                check_over_rows(value, schema)
+                duckdb.check_over_rows(value, schema)
 
 
 def expect_type_of_groups(
     scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, groups: Sequence[str]
 ) -> None:
     """Refuse a scalar over groups of rows with a type other than `wanted`. Raises Fault."""
-    kind = type_over_groups(scalar, schema, groups)
+    kind = duckdb.type_over_groups(scalar, schema, groups)
     if kind != wanted:
         types = f"{type_of_arrow(kind)}, expected {type_of_arrow(wanted)}"
         raise Fault(f'"{short(scalar.text)}" is {types}')
@@ -675,13 +679,45 @@ def with_own(
     return needed | own | {right for _, right in using}
 
 
-def joined_fields(
-    needed: frozenset[str], alias: str, using: Using, scalars: Iterable[Scalar], right: pa.Schema
-) -> tuple[str, ...] | None:
-    """The fields of the other row that a join returns: needed ones, and those it reads."""
-    own = under(frozenset().union(*(s.fields for s in scalars), needed), alias)
-    if own is None:
-        return None
-    wanted = roots_of(own) | roots_of(path for _, path in using)
-    names = tuple(name for name in right.names if name in wanted)
-    return names or tuple(right.names[:1])
+JoinHow = Literal["inner", "left", "semi", "anti"]
+
+
+class Pairing(Node):
+    """A join, by a model or without one."""
+
+    other: Node
+    alias: str
+    using: Using
+    how: JoinHow
+    fields: tuple[str, ...] | None  # of the other row that it returns; None: all
+
+    @property
+    @abstractmethod
+    def _scalars(self) -> list[Scalar]:
+        """The expressions that read both rows."""
+
+    @property
+    def only_left(self) -> bool:
+        """Whether it only keeps left rows."""
+        return self.how in {"semi", "anti"}
+
+    @cached_property
+    def windowed(self) -> bool:
+        """Whether the left side is windowed or, if the join adds columns, the right side."""
+        return self.inputs[0].windowed or (not self.only_left and self.other.windowed)
+
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
+        return empty[0] or (empty[1] and self.how in {"inner", "semi"})
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        own = under(frozenset().union(*(s.fields for s in self._scalars), needed), self.alias)
+        if self.only_left or own is None:
+            return self if self.only_left else self.with_fields(fields=None)
+        wanted, right = roots_of((*own, *(path for _, path in self.using))), self.other.schema.names
+        names = tuple(name for name in right if name in wanted)
+        return self.with_fields(fields=names or tuple(right[:1]))
+
+    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
+        alias = self.alias or "_right"
+        wanted = frozenset[str]() if self.only_left else under(needed, alias)
+        return (with_own(wanted, alias, self.using, self._scalars),)

@@ -23,24 +23,14 @@ from sqlglot import exp
 
 from semgraph.errors import Problem
 from semgraph.expr.scalar import Scalar, from_ast, to_sql
+from semgraph.logical import relational as rel
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Columns, Node, column_scalar, walk
-from semgraph.logical.relational import (
-    Add,
-    Aggregate,
-    GroupJoin,
-    Input,
-    Intersect,
-    Join,
-    Project,
-    Union,
-    Unnest,
-)
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic, SemJoin
 
-_Joining = Join | GroupJoin | SemJoin
+_Joining = rel.Join | rel.GroupJoin | SemJoin
 _Equal = (exp.EQ, exp.NullSafeEQ)
 
 
@@ -135,13 +125,13 @@ def _owners(node: Node, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf
 
 
 @_owners.register
-def _(node: Input, _below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
+def _(node: rel.Input, _below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
     return PartitionsOf(node.windowed or bool(plan.partitions & set(node.schema.names)))
 
 
-@_owners.register(Project)
-@_owners.register(Add)
-def _(node: Project | Add, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
+@_owners.register(rel.Project)
+@_owners.register(rel.Add)
+def _(node: rel.Project | rel.Add, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
     (first,) = below
     passed = frozenset(node.schema.names) - {name for name, _ in node.columns}
     external = first.external & passed | _external(node, first, plan.partitions)
@@ -159,7 +149,7 @@ def _(node: Project | Add, below: list[PartitionsOf], plan: _Plan) -> Partitions
 
 
 def _external(
-    node: Project | Add, first: PartitionsOf, partitions: frozenset[str]
+    node: rel.Project | rel.Add, first: PartitionsOf, partitions: frozenset[str]
 ) -> frozenset[str]:
     """The computed columns that may hold text of other owners, or by a window of other rows."""
     loose = first.owned and not node.windowed
@@ -184,7 +174,7 @@ def _by_partition(scalar: Scalar, partitions: frozenset[str]) -> bool:
 
 
 @_owners.register
-def _(node: Aggregate, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
+def _(node: rel.Aggregate, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
     (first,) = below
     columns = (*node.by, *node.add)
     named = any(scalar.sql in _columns(plan.partitions) for _, scalar in node.by)
@@ -204,21 +194,21 @@ def _texts(node: Node, columns: Columns) -> frozenset[str]:
 
 
 @_owners.register
-def _(node: Unnest, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
+def _(node: rel.Unnest, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
     (first,) = below
     made = {node.alias} if node.column in first.external else set[str]()
     return replace(first, external=first.external - {node.column} | made)
 
 
-@_owners.register(Union)
+@_owners.register(rel.Union)
 @_owners.register(Iterate)
-def _(_node: Union | Iterate, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
+def _(_node: rel.Union | Iterate, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
     external = frozenset[str]().union(*(each.external for each in below))
     return PartitionsOf(any(each.owned for each in below), external)
 
 
 @_owners.register
-def _(_node: Intersect, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
+def _(_node: rel.Intersect, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
     return below[0]
 
 
@@ -235,12 +225,12 @@ def _(node: Search, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
     return replace(first, external=first.external | ({node.alias} if brings else set[str]()))
 
 
-@_owners.register(Join)
-@_owners.register(GroupJoin)
+@_owners.register(rel.Join)
+@_owners.register(rel.GroupJoin)
 @_owners.register(SemJoin)
 def _(node: _Joining, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
     left, right = below
-    if not isinstance(node, GroupJoin) and node.how in {"semi", "anti"}:
+    if not isinstance(node, rel.GroupJoin) and node.how in {"semi", "anti"}:
         return left
     confined = _confined(node, plan.partitions)
     # the rows are those of the right side's windows
@@ -249,7 +239,7 @@ def _(node: _Joining, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
     external = set(left.external)
     if takes_owner and left.owned and not confined:
         external |= set(node.input.schema.names)
-    if isinstance(node, GroupJoin):
+    if isinstance(node, rel.GroupJoin):
         loose = external | ({node.alias} if brings else set())
         external |= {name for name, scalar in node.add if scalar.roots & loose}
     elif brings:

@@ -21,11 +21,14 @@ from semgraph.expr.scalar import Scalar, lists_of, parse_scalar, replace_column
 from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.logical.node import (
     Columns,
+    JoinHow,
     Needs,
     Node,
+    Pairing,
     Sort,
     Using,
     argument,
+    check_condition,
     check_names,
     check_sort,
     check_using,
@@ -33,7 +36,6 @@ from semgraph.logical.node import (
     combined,
     computed_sql,
     fresh,
-    joined_fields,
     merged,
     needed_columns,
     read_through,
@@ -81,8 +83,7 @@ class Filter(
     where: Scalar = argument("scalar")
 
     def infer(self) -> pa.Schema:
-        with faults_at("where"):
-            expect_type(self.where, self.input.schema, pa.bool_())
+        check_condition(self.where, self.input.schema, windows=True)
         return self.input.schema
 
     @property
@@ -252,10 +253,8 @@ class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
             raise Fault(f'"{min(clash)}" is in by and in add', "add", min(clash))
         pairs = zip(self.by, groups, strict=True)
         equal = [executable(computed_sql(scalar, f.type)) for (_, scalar), f in pairs]
-        result = pa.schema([*groups, *typed_of_groups(self.add, self.input.schema, "add", equal)])
-        if self.having is not None:
-            with faults_at("having"):
-                expect_type(self.having, result, pa.bool_(), windows=False)
+        result = pa.schema([*groups, *typed_of_groups(self.add, self.input.schema, equal)])
+        check_condition(self.having, result, "having")
         return result
 
     @property
@@ -311,11 +310,8 @@ class Unnest(Node, keyword="unnest", relational=True, rows="expand", carries=Tru
         return frozenset(f"{self.column}.{name}" for name in fields or ("",))
 
 
-JoinHow = Literal["inner", "left", "semi", "anti"]
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
+class Join(Pairing, keyword="join", relational=True, carries=True, by_row=True):
     """⋈: pairs of rows with equal paths `using` for which `where` is true. `where` reads the left
     columns and the right row as the struct `alias`.
 
@@ -335,39 +331,20 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         left, right = self.input.schema, self.other.schema
         alias = self.alias or "_right"
         check_using(self.using, left, right)
-        with faults_at("alias"):
-            fresh(left, alias, "alias")
+        fresh(left, alias, "alias", "alias")
         if not self.using and self.where is None:
             raise Fault("a join needs using or where", hint='all pairs: where: "TRUE"')
-        if self.where is not None:
-            with faults_at("where"):
-                expect_type(
-                    self.where, combined(left, right, alias, self.fields), pa.bool_(), windows=False
-                )
-        if self.how in {"semi", "anti"}:
+        check_condition(self.where, combined(left, right, alias, self.fields))
+        if self.only_left:
             return left
         if not self.alias:
             what = "an inner or left join needs alias, the name of the column with the other row"
             raise Fault(what)
         return combined(left, right, self.alias, self.fields)
 
-    def narrowed(self, needed: frozenset[str]) -> Node:
-        if self.how in {"semi", "anti"}:
-            return self
-        own = joined_fields(needed, self.alias, self.using, self._scalars, self.other.schema)
-        return self.with_fields(fields=own)
-
     @property
     def _scalars(self) -> list[Scalar]:
         return [] if self.where is None else [self.where]
-
-    @cached_property
-    def windowed(self) -> bool:
-        """Whether the left side is windowed or, if the join adds columns, the right side."""
-        return self.input.windowed or (self.how not in {"semi", "anti"} and self.other.windowed)
-
-    def is_empty_over(self, empty: Sequence[bool]) -> bool:
-        return empty[0] or (empty[1] and self.how in {"inner", "semi"})
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
         """Over an empty other side an anti join keeps every row, and a left join adds NULL."""
@@ -382,11 +359,6 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
     @property
     def drops(self) -> bool:
         return self.how != "left"
-
-    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
-        alias = self.alias or "_right"
-        wanted = frozenset[str]() if self.how in {"semi", "anti"} else under(needed, alias)
-        return (with_own(wanted, alias, self.using, self._scalars),)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -406,17 +378,14 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
 
     def infer(self) -> pa.Schema:
         left, right = self.input.schema, self.other.schema
-        with faults_at("alias"):
-            fresh(left, self.alias, "alias")
+        fresh(left, self.alias, "alias", "alias")
         check_using(self.using, left, right)
         both = combined(left, right, self.alias)
         if not self.using and self.where is None:
             raise Fault("a group_join needs using or where")
-        if self.where is not None:
-            with faults_at("where"):
-                expect_type(self.where, both, pa.bool_(), windows=False)
+        check_condition(self.where, both)
         check_sort(self.order, both)
-        return merged(left, typed_of_groups(self.add, both, "add"))
+        return merged(left, typed_of_groups(self.add, both))
 
     @property
     def output_columns(self) -> frozenset[str]:

@@ -14,20 +14,8 @@ from semgraph.expr.duckdb import always, expect_type, type_of
 from semgraph.expr.own_functions import own_calls
 from semgraph.expr.scalar import Scalar, short
 from semgraph.expr.types import type_of_arrow
+from semgraph.logical import node as core
 from semgraph.logical.graph import How, StoreRead, hit_fields
-from semgraph.logical.node import (
-    LabelRead,
-    Needs,
-    Node,
-    Sort,
-    argument,
-    check_sort,
-    fresh,
-    owner_column,
-    roots_of,
-    typed,
-    under,
-)
 from semgraph.logical.semantic import VECTOR
 
 RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
@@ -63,22 +51,22 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
     which `where` may read.
     """
 
-    input: Node = argument("input")
-    label: str = argument("over")
-    within: Node | None = argument("within", default=None)
-    alias: str = argument("name")
-    k: int = argument("number")
-    methods: tuple[SearchMethod, ...] = argument("methods", default=(), tag="by")
-    fuse: Literal["rrf", "none"] = argument("choice", choices=("rrf", "none"), default="rrf")
-    where: Scalar | None = argument("scalar", default=None)
-    order: tuple[Sort, ...] = argument("order", default=())
-    how: How = argument("choice", choices=("inner", "left"), default="inner")
-    partition: str = argument("partition", default="")
-    or_all: bool = argument("or_all", default=False)
-    vectors: tuple[str, ...] = argument("names", default=())
-    source: str = argument("name", default="")
-    target: str = argument("name", default="")
-    key: str = argument("name", default="", added=True)
+    input: core.Node = core.argument("input")
+    label: str = core.argument("over")
+    within: core.Node | None = core.argument("within", default=None)
+    alias: str = core.argument("name")
+    k: int = core.argument("number")
+    methods: tuple[SearchMethod, ...] = core.argument("methods", default=(), tag="by")
+    fuse: Literal["rrf", "none"] = core.argument("choice", choices=("rrf", "none"), default="rrf")
+    where: Scalar | None = core.argument("scalar", default=None)
+    order: tuple[core.Sort, ...] = core.argument("order", default=())
+    how: How = core.argument("choice", choices=("inner", "left"), default="inner")
+    partition: str = core.argument("partition", default="")
+    or_all: bool = core.argument("or_all", default=False)
+    vectors: tuple[str, ...] = core.argument("names", default=())
+    source: str = core.argument("name", default="")
+    target: str = core.argument("name", default="")
+    key: str = core.argument("name", default="", added=True)
     fields: tuple[str, ...] | None = None
     end_properties: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     trip: str = ""
@@ -134,7 +122,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
     def ranked_by(self) -> frozenset[str]:
         """The fields of a hit on which its rank depends."""
         terms = frozenset().union(*(term.by.columns for term in self.order)) - {self.alias}
-        ordered_by = roots_of(under(terms, self.alias) or ())
+        ordered_by = core.roots_of(core.under(terms, self.alias) or ())
         return ordered_by.union(self._compared, *self.texts.values())
 
     @property
@@ -178,25 +166,23 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         if self.label:
             self.check_partition(schema, self.partition)
         self._check_key()
-        with faults_at("alias"):
-            fresh(schema, self.alias, "alias")
+        core.fresh(schema, self.alias, "alias", "alias")
         if self.k < 1:
             raise Fault("k must be at least 1", "k")
         self._check_vectors()
         result = schema.append(pa.field(self.alias, self.hit_type))
         for end, kind in self.ends.items():
-            with faults_at(end):
-                fresh(result, getattr(self, end), end)
+            core.fresh(result, getattr(self, end), end, end)
             result = result.append(pa.field(getattr(self, end), kind))
+        core.check_condition(self.where, result)
         if self.where is not None:
             with faults_at("where"):
-                expect_type(self.where, result, pa.bool_(), windows=False)
                 if self.label:
                     _refuse_own(self.where, self.label)
                 self._refuse_ranking(self.where)
         if bool(self.methods) == bool(self.order):
             raise Fault("a search ranks by its methods or by order: one of the two")
-        check_sort(self.order, result)
+        core.check_sort(self.order, result)
         for i, by in enumerate(self.methods):
             self._check_by(by, schema, i)
         return result
@@ -243,7 +229,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
             raise Fault(msg, "methods", i, hint=did_you_mean(by.prop, hits))
         with faults_at("methods", i):
             if by.via == "equal":
-                typed((("value", by.to),), schema, "to")
+                core.typed((("value", by.to),), schema, "to")
             elif by.via == "fulltext" or not self.given_as_vector(by):
                 expect_type(by.to, schema, pa.string())
             if not self.label:
@@ -288,42 +274,42 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
     @property
     def reads(self) -> frozenset[str]:
         paths = self._own_paths.union(*(by.to.fields for by in self.methods))
-        columns = roots_of(paths) - self.output_columns
+        columns = core.roots_of(paths) - self.output_columns
         if self.label and self.partition != "all":
             columns |= {self.partition or self.graph.partition}
         if self.by_owner:
             columns |= {self.graph.partition}
         if self.embeds:
-            columns |= owner_column(self.input, self.graph.partition)
+            columns |= core.owner_column(self.input, self.graph.partition)
         return columns
 
     @property
-    def label_reads(self) -> frozenset[LabelRead]:
+    def label_reads(self) -> frozenset[core.LabelRead]:
         if not self.label:
             return frozenset()
         label = self.graph.label(self.label)
-        named = roots_of(under(self._own_paths - {self.alias}, self.alias) or ())
+        named = core.roots_of(core.under(self._own_paths - {self.alias}, self.alias) or ())
         named = named.union(hit_fields(label, self.graph, self.properties), self._compared)
         reads = {(self.label, name) for name in named if name in label.columns}
         for end, kind in self.ends.items():
             reads |= {(getattr(label, end), f.name) for f in kind}
         return frozenset(reads)
 
-    def narrowed(self, needed: frozenset[str]) -> Node:
+    def narrowed(self, needed: frozenset[str]) -> core.Node:
         own = self._own_paths
-        fields = under(needed | own, self.alias)
+        fields = core.under(needed | own, self.alias)
         if fields is None:
             return self
-        roots = roots_of(fields)
+        roots = core.roots_of(fields)
         vectors = tuple(n for n in self.vectors if n in roots)
         names = tuple(f.name for f in self.hit_type if f.name in roots)
         ends = tuple(self._end_narrowed(end, needed | own) for end in ("source", "target"))
         return self.with_fields(fields=names, vectors=vectors, end_properties=ends)
 
-    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
+    def other_needs(self, needed: core.Needs) -> tuple[core.Needs, ...]:
         if self.within is None:
             return ()
-        fields = None if needed is None else under(needed | self._own_paths, self.alias)
+        fields = None if needed is None else core.under(needed | self._own_paths, self.alias)
         if fields is None:
             return (None,)
         texts = frozenset(text for text, vector in self._vectors.items() if vector in self.vectors)
@@ -341,8 +327,8 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         if not getattr(self, end):
             return ()
         names = tuple(self.graph.label(getattr(self.graph.label(self.label), end)).columns)
-        fields = under(needed, getattr(self, end))
-        wanted = names if fields is None else roots_of(fields)
+        fields = core.under(needed, getattr(self, end))
+        wanted = names if fields is None else core.roots_of(fields)
         return tuple(name for name in names if name in wanted)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
@@ -17,30 +16,7 @@ from semgraph.errors import Collected, Fault, faults_at
 from semgraph.expr.duckdb import check_columns, expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
-from semgraph.logical.node import (
-    Columns,
-    Needs,
-    Node,
-    Sort,
-    Stop,
-    Using,
-    argument,
-    check_names,
-    check_sort,
-    check_standing_in,
-    check_using,
-    column_scalar,
-    combined,
-    expect_type_of_groups,
-    fresh,
-    joined_fields,
-    merged,
-    needed_columns,
-    owner_column,
-    typed_of_groups,
-    under,
-    with_own,
-)
+from semgraph.logical import node as core
 from semgraph.logical.prompt import PromptSet, check_sections, without_forms
 
 OnError = Literal["raise", "null"]
@@ -74,16 +50,16 @@ VERDICTS = {"sem_filter": "keep", "sem_join": "match", "sem_topk": "score"}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Semantic(Node, calls_model=True, returns_types=True):
+class Semantic(core.Node, calls_model=True, returns_types=True):
     """A semantic operator. `on_error: null` keeps a row whose answer failed, with NULL answers.
 
     `returns_types` is a trait: whether a prompt returns typed answers, which plans write in
     `returns` beside an inline question.
     """
 
-    input: Node = argument("input")
-    prompt: PromptSet = argument("prompt")
-    on_error: OnError = argument("choice", choices=("raise", "null"), default="raise")
+    input: core.Node = core.argument("input")
+    prompt: PromptSet = core.argument("prompt")
+    on_error: OnError = core.argument("choice", choices=("raise", "null"), default="raise")
     owner: str = ""  # the column with the partition of a row without a window
 
     @property
@@ -121,21 +97,21 @@ class Semantic(Node, calls_model=True, returns_types=True):
         ):
             for path in fields:
                 try:
-                    check_columns(column_scalar(path), schema)
+                    check_columns(core.column_scalar(path), schema)
                 except Fault as fault:
                     msg = f'prompt "{self.prompt.first.name}": {fault.what}'
                     raise Fault(msg, "prompt", there=fault.there, hint=fault.hint) from None
 
     @property
     def reads(self) -> frozenset[str]:
-        return super().reads | owner_column(self.input, self.owner)
+        return super().reads | core.owner_column(self.input, self.owner)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answering(Semantic):
     """A semantic operator with typed answers, which a `check` may judge."""
 
-    check: Check | None = argument("check", default=None, added=True)
+    check: Check | None = core.argument("check", default=None, added=True)
 
     def fit_check(self, schema: pa.Schema) -> None:
         """Refuse a check that does not fit what it sees, or judges no answer. Raises Fault."""
@@ -161,7 +137,7 @@ class Answering(Semantic):
 
 
 def _with_verdict(schema: pa.Schema) -> pa.Schema:
-    return merged(schema, [pa.field("keep", pa.bool_())])
+    return core.merged(schema, [pa.field("keep", pa.bool_())])
 
 
 def needs_answers(node: Semantic) -> None:
@@ -181,34 +157,32 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
     not sent to the model.
     """
 
-    when: Scalar | None = argument("scalar", default=None)
-    otherwise: Columns = argument("columns", default=())
-    answer_schema: str = argument("path", key="schema", default="", tag="form")
-    stop: Stop | None = None
+    when: Scalar | None = core.argument("scalar", default=None)
+    otherwise: core.Columns = core.argument("columns", default=())
+    answer_schema: str = core.argument("path", key="schema", default="", tag="form")
+    stop: core.Stop | None = None
     # the operator above it requests rows as it needs them
     pulled: bool = field(default=False, metadata={"tag": "fed"})
     # columns with numbered records, and what happens to an answer `ref<COLUMN>` with an unknown number
-    numbers_of: tuple[tuple[str, str], ...] = argument("numbers", default=(), added=True)
+    numbers_of: tuple[tuple[str, str], ...] = core.argument("numbers", default=(), added=True)
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema
         self.check_prompt(schema)
         needs_answers(self)
         for f in self.answer_fields():
-            fresh(schema, f.name, "the answer")
-        if self.when is not None:
-            with faults_at("when"):
-                expect_type(self.when, schema, pa.bool_())
+            core.fresh(schema, f.name, "the answer")
+        core.check_condition(self.when, schema, "when", windows=True)
         if self.answer_schema:
             self._check_answer_schema()
-        check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields())
-        result = merged(schema, self.answer_fields())
+        core.check_standing_in(self.otherwise, schema, self.answer_fields())
+        result = core.merged(schema, self.answer_fields())
         self.fit_check(result)
         return result
 
     def _check_answer_schema(self) -> None:
         with faults_at("answer_schema"):
-            expect_type(column_scalar(self.answer_schema), self.input.schema, pa.string())
+            expect_type(core.column_scalar(self.answer_schema), self.input.schema, pa.string())
         if [kind.name for _, kind in self.answers].count("json") != 1:
             msg = f'prompt "{self.prompt.first.name}" returns no json, or several: the schema is that of one'
             raise Fault(msg, "answer_schema", hint="returns: {attributes: json}")
@@ -227,9 +201,9 @@ class SemFilter(
     `otherwise` is true.
     """
 
-    when: Scalar | None = argument("scalar", default=None, added=True)
-    otherwise: Scalar | None = argument("scalar", default=None, added=True)
-    stop: Stop | None = None
+    when: Scalar | None = core.argument("scalar", default=None, added=True)
+    otherwise: Scalar | None = core.argument("scalar", default=None, added=True)
+    stop: core.Stop | None = None
     pulled: bool = field(default=False, metadata={"tag": "fed"})
     # the columns of its rows in the plan, if the optimizer moved it above joins that may repeat rows
     original_columns: tuple[str, ...] = field(default=(), metadata={"tag": "late"})
@@ -241,19 +215,16 @@ class SemFilter(
             what = '"keep" is the verdict of a sem_filter: call the answer otherwise'
             raise Fault(what, "prompt")
         for f in self.answer_fields():
-            fresh(schema, f.name, "the answer")
-        for key, scalar in (("when", self.when), ("otherwise", self.otherwise)):
-            if scalar is not None:
-                with faults_at(key):
-                    expect_type(scalar, schema, pa.bool_())
+            core.fresh(schema, f.name, "the answer")
+        core.check_condition(self.when, schema, "when", windows=True)
+        core.check_condition(self.otherwise, schema, "otherwise", windows=True)
         if (self.when is None) != (self.otherwise is None):
             lacking = "when" if self.when is None else "otherwise"
             hint = "when: which rows are asked about; otherwise: whether the others stay"
             raise Fault(f"when and otherwise belong together, and {lacking} is missing", hint=hint)
-        result = merged(schema, self.answer_fields())
+        result = core.merged(schema, self.answer_fields())
         if self.check is not None and "keep" in self.check.roots:
-            with faults_at("check"):
-                fresh(schema, "keep", "the verdict")
+            core.fresh(schema, "keep", "the verdict", "check")
         self.fit_check(_with_verdict(result))
         return result
 
@@ -268,7 +239,7 @@ class SemFilter(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
+class SemJoin(Answering, core.Pairing, keyword="sem_join", carries=True, by_row=True):
     """The pairs of rows for which the model answers yes. It is asked about the pairs that `using`
     and `where` allow; without either, about all pairs.
 
@@ -277,13 +248,13 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
     keeps the left rows that have a match, `anti` those that have none.
     """
 
-    other: Node = argument("relation")
-    alias: str = argument("name")
-    using: Using = argument("using", default=())
-    where: Scalar | None = argument("scalar", default=None)
-    keep: Literal["all", "one"] = argument("choice", choices=("all", "one"), default="all")
-    order: tuple[Sort, ...] = argument("order", default=())
-    how: Literal["inner", "left", "semi", "anti"] = argument(
+    other: core.Node = core.argument("relation")
+    alias: str = core.argument("name")
+    using: core.Using = core.argument("using", default=())
+    where: Scalar | None = core.argument("scalar", default=None)
+    keep: Literal["all", "one"] = core.argument("choice", choices=("all", "one"), default="all")
+    order: tuple[core.Sort, ...] = core.argument("order", default=())
+    how: core.JoinHow = core.argument(
         "choice", choices=("inner", "left", "semi", "anti"), default="inner"
     )
 
@@ -296,26 +267,23 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
 
     def infer(self) -> pa.Schema:
         left, right = self.input.schema, self.other.schema
-        with faults_at("alias"):
-            fresh(left, self.alias, "alias")
+        core.fresh(left, self.alias, "alias", "alias")
         self.check_prompt(left, right)
-        check_using(self.using, left, right)
-        both = combined(left, right, self.alias, self.fields)
-        if self.where is not None:
-            with faults_at("where"):
-                expect_type(self.where, both, pa.bool_(), windows=False)
+        core.check_using(self.using, left, right)
+        both = core.combined(left, right, self.alias, self.fields)
+        core.check_condition(self.where, both)
         for f in self.answer_fields():
-            fresh(both, f.name, "the answer")
-        result = merged(both, self.answer_fields())
-        check_sort(self.order, result)
+            core.fresh(both, f.name, "the answer")
+        result = core.merged(both, self.answer_fields())
+        core.check_sort(self.order, result)
         self.fit_check(result)
-        return left if self.how in {"semi", "anti"} else result
+        return left if self.only_left else result
 
     @property
     def seen_by_check(self) -> pa.Schema:
         """The columns of both rows, and the answers."""
-        both = combined(self.input.schema, self.other.schema, self.alias, self.fields)
-        return merged(both, self.answer_fields())
+        both = core.combined(self.input.schema, self.other.schema, self.alias, self.fields)
+        return core.merged(both, self.answer_fields())
 
     @property
     def _scalars(self) -> list[Scalar]:
@@ -327,27 +295,12 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
     def gated(self) -> bool:
         return bool(self.using) or self.where is not None
 
-    @cached_property
-    def windowed(self) -> bool:
-        """A semi or anti join only keeps left rows."""
-        return self.input.windowed or (self.how not in {"semi", "anti"} and self.other.windowed)
-
-    def is_empty_over(self, empty: Sequence[bool]) -> bool:
-        return empty[0] or (empty[1] and self.how in {"inner", "semi"})
-
-    def without_empty(self, empty: Sequence[bool]) -> Node:
+    def without_empty(self, empty: Sequence[bool]) -> core.Node:
         return self.input if empty[1] and self.how == "anti" else self
 
-    def narrowed(self, needed: frozenset[str]) -> Node:
-        if self.how in {"semi", "anti"}:
-            return self
-        own = joined_fields(needed, self.alias, self.using, self._scalars, self.other.schema)
-        return self.with_fields(fields=own)
-
-    def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
-        wanted = frozenset[str]() if self.how in {"semi", "anti"} else under(needed, self.alias)
-        wanted = with_own(wanted, self.alias, self.using, self._scalars)
-        own = frozenset(self.prompt.other_fields) | owner_column(self.other, self.owner)
+    def other_needs(self, needed: core.Needs) -> tuple[core.Needs, ...]:
+        (wanted,) = super().other_needs(needed)
+        own = frozenset(self.prompt.other_fields) | core.owner_column(self.other, self.owner)
         return (None if wanted is None else wanted | own,)
 
 
@@ -360,34 +313,33 @@ class SemAgg(Answering, keyword="sem_agg", rows="collapse"):
     `otherwise`. Both are aggregates over the group's rows in `order`.
     """
 
-    by: tuple[str, ...] = argument("names", default=())
-    order: tuple[Sort, ...] = argument("order", default=())
-    when: Scalar | None = argument("scalar", default=None, added=True)
-    otherwise: Columns = argument("columns", tag="alone", default=())
-    add: Columns = argument("columns", default=(), added=True)
+    by: tuple[str, ...] = core.argument("names", default=())
+    order: tuple[core.Sort, ...] = core.argument("order", default=())
+    when: Scalar | None = core.argument("scalar", default=None, added=True)
+    otherwise: core.Columns = core.argument("columns", tag="alone", default=())
+    add: core.Columns = core.argument("columns", default=(), added=True)
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema
         self.check_prompt(schema)
         needs_answers(self)
-        check_names(self.by, schema, "by")
-        check_sort(self.order, schema)
+        core.check_names(self.by, schema, "by")
+        core.check_sort(self.order, schema)
         result = pa.schema([*(schema.field(name) for name in self.by)])
         for f in self.answer_fields():
-            fresh(result, f.name, "the answer")
-        result = merged(result, self.answer_fields())
-        groups = [column_scalar(name).sql for name in self.by]
+            core.fresh(result, f.name, "the answer")
+        result = core.merged(result, self.answer_fields())
+        groups = [core.column_scalar(name).sql for name in self.by]
         if self.when is not None:
             with faults_at("when"):
-                expect_type_of_groups(self.when, schema, pa.bool_(), groups)
+                core.expect_type_of_groups(self.when, schema, pa.bool_(), groups)
         elif self.otherwise:
             hint = "when: count(*) > 1 asks about groups of several rows"
             what = "otherwise needs when: which groups are asked about"
             raise Fault(what, "otherwise", hint=hint)
-        check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields(), groups)
-        for f in typed_of_groups(self.add, schema, "add", groups):
-            with faults_at("add"):
-                fresh(result, f.name, "the aggregate")
+        core.check_standing_in(self.otherwise, schema, self.answer_fields(), groups)
+        for f in core.typed_of_groups(self.add, schema, groups):
+            core.fresh(result, f.name, "the aggregate", "add")
             result = result.append(f)
         self.fit_check(result)
         return result
@@ -396,9 +348,9 @@ class SemAgg(Answering, keyword="sem_agg", rows="collapse"):
     def gated(self) -> bool:
         return self.when is not None
 
-    def narrowed(self, needed: frozenset[str]) -> Node:
+    def narrowed(self, needed: frozenset[str]) -> core.Node:
         own = frozenset[str]() if self.check is None else self.check.roots
-        return self.with_fields(add=needed_columns(self.add, needed | own))
+        return self.with_fields(add=core.needed_columns(self.add, needed | own))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -407,35 +359,35 @@ class SemTopk(Semantic, keyword="sem_topk", returns_types=False, rows="subset", 
     and `score`.
     """
 
-    k: int = argument("number")
-    by: tuple[str, ...] = argument("names", tag="per", default=())
+    k: int = core.argument("number")
+    by: tuple[str, ...] = core.argument("names", tag="per", default=())
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema
         self.check_prompt(schema)
-        check_names(self.by, schema, "by")
+        core.check_names(self.by, schema, "by")
         if self.answers:
             what = "a sem_topk answers with a ranking: its prompt cannot return anything else"
             raise Fault(what, "prompt")
         if self.k < 1:
             raise Fault("k must be at least 1", "k")
         for name in ("rank", "score"):
-            fresh(schema, name, "the answer")
-        return merged(schema, [pa.field("rank", pa.int64()), pa.field("score", pa.float64())])
+            core.fresh(schema, name, "the answer")
+        return core.merged(schema, [pa.field("rank", pa.int64()), pa.field("score", pa.float64())])
 
 
 VECTOR = pa.list_(pa.float32())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=True):
+class Embed(core.Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=True):
     """Each row with columns of vectors: the embeddings of texts. A NULL text has a NULL vector.
 
     Equal texts are embedded once in a run, also if a search or a write embeds them.
     """
 
-    input: Node = argument("input")
-    add: Columns = argument("columns")
+    input: core.Node = core.argument("input")
+    add: core.Columns = core.argument("columns")
     owner: str = ""  # the column with the partition of a row without a window
 
     def infer(self) -> pa.Schema:
@@ -443,8 +395,7 @@ class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=
         for name, scalar in self.add:
             with faults_at("add", name):
                 expect_type(scalar, self.input.schema, pa.string())
-            with faults_at("add"):
-                fresh(result, name, "the vector")
+            core.fresh(result, name, "the vector", "add")
             result = result.append(pa.field(name, VECTOR))
         return result
 
@@ -454,11 +405,11 @@ class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=
 
     @property
     def reads(self) -> frozenset[str]:
-        return super().reads | owner_column(self.input, self.owner)
+        return super().reads | core.owner_column(self.input, self.owner)
 
     @property
     def is_identity(self) -> bool:
         return not self.add
 
-    def narrowed(self, needed: frozenset[str]) -> Node:
-        return self.with_fields(add=needed_columns(self.add, needed))
+    def narrowed(self, needed: frozenset[str]) -> core.Node:
+        return self.with_fields(add=core.needed_columns(self.add, needed))

@@ -12,29 +12,21 @@ from semgraph.errors import Fault, Faults, did_you_mean, faults_at
 from semgraph.expr.duckdb import stands_for
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import sql_type, type_of_arrow
-from semgraph.logical.node import (
-    Columns,
-    LabelRead,
-    Node,
-    argument,
-    check_names,
-    column_scalar,
-    typed,
-)
+from semgraph.logical import node as core
 from semgraph.logical.schema import Graph, Label, misspelt
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sink(Node, reads_store=True):
+class Sink(core.Node, reads_store=True):
     """An operator that writes. `label_writes` are the (label, property) pairs that it changes. Only
     a merge can be `first`.
     """
 
     first = False
     graph: Graph = field(metadata={"kind": "graph"}, repr=False)
-    input: Node = argument("input")
-    node: str = argument("label", default="")
-    edge: str = argument("label", default="")
+    input: core.Node = core.argument("input")
+    node: str = core.argument("label", default="")
+    edge: str = core.argument("label", default="")
 
     @cached_property
     def label(self) -> Label:
@@ -49,7 +41,7 @@ class Sink(Node, reads_store=True):
         return label
 
     @property
-    def label_writes(self) -> frozenset[LabelRead]:
+    def label_writes(self) -> frozenset[core.LabelRead]:
         """The (label, property) pairs that it changes."""
         return frozenset((self.label.name, name) for name in self.label.columns)
 
@@ -64,30 +56,33 @@ class Merge(Sink, keyword="merge"):
     input before any model call. `only: existing` updates stored nodes and edges and creates none.
     """
 
-    key: str = argument("path", default="")
-    source: str = argument("path", default="source")
-    target: str = argument("path", default="target")
-    create: Columns = argument("columns", default=())
-    set: Columns = argument("columns", default=())
-    unite: tuple[str, ...] = argument(
+    key: str = core.argument("path", default="")
+    source: str = core.argument("path", default="source")
+    target: str = core.argument("path", default="target")
+    create: core.Columns = core.argument("columns", default=())
+    set: core.Columns = core.argument("columns", default=())
+    unite: tuple[str, ...] = core.argument(
         "names",
         default=(),
         doc="Lists that add to the stored ones: those values first, then new ones, none twice.",
     )
-    only: Literal["existing", ""] = argument("choice", choices=("existing",), default="")
-    first: bool = argument("flag", default=False)
+    only: Literal["existing", ""] = core.argument("choice", choices=("existing",), default="")
+    first: bool = core.argument("flag", default=False)
 
     @property
-    def written(self) -> Columns:
+    def written(self) -> core.Columns:
         """What is written, as scalars over the input: key and ends first, `create` last."""
         label, schema = self.label, self.input.schema
-        columns = {self.graph.key: column_scalar(self.key or self.graph.key)}
+        columns = {self.graph.key: core.column_scalar(self.key or self.graph.key)}
         if label.kind == "edge" and not (self.only and self.source not in schema.names):
-            columns |= {"source": column_scalar(self.source), "target": column_scalar(self.target)}
+            columns |= {
+                "source": core.column_scalar(self.source),
+                "target": core.column_scalar(self.target),
+            }
         assigned = dict(self.set) | dict(self.create)
         others = {*columns, *label.ends, *assigned}
         names = [name for name in schema.names if name in label.columns and name not in others]
-        columns |= {name: column_scalar(name) for name in names}
+        columns |= {name: core.column_scalar(name) for name in names}
         columns |= {name: self._as_property(name, scalar) for name, scalar in assigned.items()}
         return tuple(columns.items())
 
@@ -109,14 +104,14 @@ class Merge(Sink, keyword="merge"):
                 if name not in label.columns:
                     hint = did_you_mean(name, label.columns)
                     raise Fault(f'{label.name} has no property "{name}"', arg, name, hint=hint)
-            typed(columns, schema, arg)
+            core.typed(columns, schema, arg)
         self._check_ends()
-        written = pa.schema(typed(self.written, schema, "set"))
+        written = pa.schema(core.typed(self.written, schema, "set"))
         faults = [self._wrong_type(f) for f in written if f.type != label.columns[f.name].arrow]
         faults += misspelt(self.label, self.input.schema, dict(self.written))
         if faults:
             raise Faults(faults)
-        check_names(self.unite, written, "unite")
+        core.check_names(self.unite, written, "unite")
         for name in self.unite:
             if not pa.types.is_list(written.field(name).type):
                 raise Fault(f'"{name}" is not a list', "unite")
@@ -153,7 +148,7 @@ class Merge(Sink, keyword="merge"):
         return frozenset().union(*(s.roots for _, s in self.written))
 
     @property
-    def label_writes(self) -> frozenset[LabelRead]:
+    def label_writes(self) -> frozenset[core.LabelRead]:
         names: set[str] = set(self.schema.names)
         if self.only:
             names -= {self.graph.key, self.graph.partition}
@@ -167,12 +162,12 @@ class Delete(Sink, keyword="delete"):
     node that has edges is an error.
     """
 
-    key: str = argument("name", default="")
-    detach: bool = argument("flag", default=False)
+    key: str = core.argument("name", default="")
+    detach: bool = core.argument("flag", default=False)
 
     def infer(self) -> pa.Schema:
         name = self.key or self.graph.key
-        check_names((name, self.graph.partition), self.input.schema, "key")
+        core.check_names((name, self.graph.partition), self.input.schema, "key")
         _ = self.label
         kinds: dict[str, Any] = {self.graph.key: pa.string(), self.graph.partition: pa.string()}
         return pa.schema(list(kinds.items()))

@@ -6,17 +6,10 @@ from dataclasses import replace
 
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Node
-from semgraph.optimizer.patterns import (
-    Alone,
-    PlanFacts,
-    Roots,
-    may_move,
-    rewrite_alone,
-    without_conjuncts,
-)
+from semgraph.optimizer import patterns
 
 
-def filter_first(roots: Roots, _facts: PlanFacts) -> Roots:
+def filter_first(roots: patterns.Roots, _facts: patterns.PlanFacts) -> patterns.Roots:
     """Move each conjunct of a filter below the lowest operator that calls the model, unless that
     operator adds a column that the conjunct reads.
 
@@ -30,16 +23,16 @@ def filter_first(roots: Roots, _facts: PlanFacts) -> Roots:
     ('input → sem_filter → filter', 'input → filter → sem_filter')
     """
 
-    def change(node: Node, alone: Alone) -> Node:
+    def change(node: Node, alone: patterns.Alone) -> Node:
         def take(part: Scalar, below: Node) -> Node | None:
-            return _below(node, part, below, alone) if may_move(part, node) else None
+            return _below(node, part, below, alone) if patterns.may_move(part, node) else None
 
-        return without_conjuncts(node, take)
+        return patterns.without_conjuncts(node, take)
 
-    return rewrite_alone(roots, change)
+    return patterns.rewrite_alone(roots, change)
 
 
-def _below(condition: Node, part: Scalar, node: Node, alone: Alone) -> Node | None:
+def _below(condition: Node, part: Scalar, node: Node, alone: patterns.Alone) -> Node | None:
     """`node` with the conjunct below it, if that saves calls, or None."""
     if not alone(node) or not node.row_local or node.reads_store or not part.roots <= node.passes:
         return None

@@ -8,20 +8,12 @@ from typing import TypeGuard
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.semantic import Semantic, SemJoin
-from semgraph.optimizer.patterns import (
-    NO_FACTS,
-    Alone,
-    PlanFacts,
-    Roots,
-    can_share,
-    rewrite_alone,
-    together,
-)
+from semgraph.optimizer import patterns
 
 _ALL = "The answer is yes only if the answer to each of the numbered questions is yes."
 
 
-def fuse_predicates(roots: Roots, facts: PlanFacts) -> Roots:
+def fuse_predicates(roots: patterns.Roots, facts: patterns.PlanFacts) -> patterns.Roots:
     """Fuse two questions that each keep or drop a row or a pair, and read the same columns: filters
     over the same rows, or a filter over the pairs of a join.
 
@@ -33,11 +25,11 @@ def fuse_predicates(roots: Roots, facts: PlanFacts) -> Roots:
     ('input → sem_filter → sem_filter', 'input → sem_filter')
     """
 
-    def change(node: Node, alone: Alone) -> Node:
+    def change(node: Node, alone: patterns.Alone) -> Node:
         if not _is_filter(node) or not alone(node.inputs[0]):
             return node
         below = node.inputs[0]
-        if _is_filter(below) and not below.gated and can_share(below, node, facts):
+        if _is_filter(below) and not below.gated and patterns.can_share(below, node, facts):
             return replace(node.with_inputs(below.inputs[0]), prompt=_both(below, node))
         if (
             isinstance(below, SemJoin)
@@ -45,11 +37,11 @@ def fuse_predicates(roots: Roots, facts: PlanFacts) -> Roots:
             and _sees_the_pair(node, below)
         ):
             plain = replace(below, step=node.step)
-            if can_share(plain, node, NO_FACTS):
+            if patterns.can_share(plain, node, patterns.NO_FACTS):
                 return replace(below, prompt=_both(below, node))
         return node
 
-    return rewrite_alone(roots, change)
+    return patterns.rewrite_alone(roots, change)
 
 
 def _is_filter(node: Node) -> TypeGuard[Semantic]:
@@ -60,7 +52,7 @@ def _is_filter(node: Node) -> TypeGuard[Semantic]:
 
 def _both(first: Semantic, second: Semantic) -> PromptSet:
     prompts = [first.prompt.first, second.prompt.first]
-    return together(prompts, ["1. ", "2. "], _ALL)
+    return patterns.together(prompts, ["1. ", "2. "], _ALL)
 
 
 def _sees_the_pair(node: Semantic, join: SemJoin) -> bool:

@@ -32,14 +32,8 @@ from semgraph.physical.reads import run_match, run_scan
 from semgraph.physical.search import Remembered, Searching, remembering, run_searches
 from semgraph.physical.search_spec import SearchSpec
 from semgraph.physical.vectors import NoVectors, Partition, run_embed
+from semgraph.relational import segments
 from semgraph.relational.batch import FEW, Batch, runtime_schema
-from semgraph.relational.segments import (
-    Segment,
-    locate_error,
-    place_segment_error,
-    run_segment,
-    run_traced,
-)
 from semgraph.semantic.ask import Answered, Failure, failures
 from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.library import Algorithm
@@ -126,7 +120,7 @@ class ExecutionContext(Protocol):
         """The result of `compute`, which runs once for each key."""
 
     async def ask(
-        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
+        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, Any] | None = None
     ) -> Answered:
         """Run a semantic operator over its inputs. If they are chunks of a relation, `known` has
         the answers to earlier ones, and the new answers are added.
@@ -190,7 +184,7 @@ class PhysicalNode(ABC):
         now: datetime,  # noqa: ARG002
     ) -> DataError:
         """An error of `run` with its position in the plan."""
-        return locate_error(error, self.logical)
+        return segments.locate_error(error, self.logical)
 
 
 def _as_input(value: object) -> str | None:
@@ -241,7 +235,7 @@ class RunWide(PhysicalNode):
 class SqlSegment(PhysicalNode):
     """Relational operators as one statement."""
 
-    segment: Segment
+    segment: segments.Segment
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Run the segment; input rows that make it fail are set aside."""
@@ -262,8 +256,10 @@ class SqlSegment(PhysicalNode):
 
     async def _rows(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         if all(batch.ids is not None for batch in inputs):
-            return await run_traced(self.segment, inputs, evaluation.now, evaluation.with_new_ids)
-        return await run_segment(self.segment, inputs, evaluation.now)
+            return await segments.run_traced(
+                self.segment, inputs, evaluation.now, evaluation.with_new_ids
+            )
+        return await segments.run_segment(self.segment, inputs, evaluation.now)
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
         """Whether there are few rows. A statement over many rows runs in a thread."""
@@ -295,7 +291,7 @@ class SqlSegment(PhysicalNode):
     async def locate_error(
         self, error: DataError, inputs: Sequence[Batch], now: datetime
     ) -> DataError:
-        return await place_segment_error(error, self.segment, inputs, now)
+        return await segments.place_segment_error(error, self.segment, inputs, now)
 
 
 @dataclass(frozen=True, eq=False)
@@ -478,14 +474,14 @@ class EarlyStop(PhysicalNode):
             rows_a_call(operator, base.num_rows, node.implementation)
             for operator, node in zip(operators, self.chain, strict=True)
         )
-        known: list[dict[object, pa.Table]] = [{} for _ in self.chain]
+        known: list[dict[object, Any]] = [{} for _ in self.chain]
         passed = [0] * len(self.chain)
 
         async def through(rows: Batch) -> tuple[Batch, Sequence[int]]:
             stays: Sequence[int] = range(rows.num_rows)
             for i, node in enumerate(self.chain):
                 answered = await evaluation.ask(node, [rows], known[i])
-                rows, stays = answered.of([rows]), [stays[row] for row in answered.stays]
+                rows, stays = answered.of([rows]), [stays[row] for (row,) in answered.sources]
                 passed[i] += rows.num_rows
                 if node is not self.chain[-1]:
                     rows = evaluation.with_new_ids(rows)

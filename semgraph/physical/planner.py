@@ -97,9 +97,8 @@ class _TreeBuilder:
             return self._semantic(node, inputs)
         if isinstance(node, Cluster):
             return tree.ClusterRows(node, inputs, self._chosen.algorithms.get(node))
-        for kind, physical in _OPERATORS.items():
-            if isinstance(node, kind):
-                return physical(node, inputs)
+        if type(node) in _OPERATORS:
+            return _OPERATORS[type(node)](node, inputs)
         raise EngineError(f"nothing computes {node!r} of step {node.step}")
 
     def _search(self, node: Search) -> tree.StoreSearch:

@@ -8,7 +8,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from itertools import compress
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -66,11 +65,12 @@ class RowSearch:
         self._step_hits: list[_Hit] | None = None
         self._vectors_of: dict[int, Any] = {}
         self._structs: dict[int, dict[str, Any]] = {}
+        self._indices: dict[bool, list[int]] = {}  # of a hit's fields, by whether it is stored
         self._width, self._ends = len(self.node.input.schema), self.node.ends
 
     async def result(self, hits: Batch | None) -> tuple[Batch, list[int]]:
         """The result over hits of the store, and for each result row the row to which it belongs."""
-        self.hits, self._structs = hits, {}
+        self.hits, self._structs, self._indices = hits, {}, {}
         if self._step_hits is None:
             self._step_hits = await self._found_in_step()
         return await self._best([*await self._stored_hits(), *self._step_hits])
@@ -137,6 +137,7 @@ class RowSearch:
         for name, text in self.spec.step_vectors.items() if any(pairs) else ():
             vectors = (await self._embedded(name, text)).cast(VECTOR)
             self.within = Batch.of_table(self.within.table.append_column(name, vectors))
+            self._structs, self._indices = {}, {}
         keys = self.within.column(self.node.hit_key)
         hits = []
         for method, own in enumerate(pairs):
@@ -231,8 +232,11 @@ class RowSearch:
         if struct is None:
             side, n = (self.hits, place) if place >= 0 else (self.within, -1 - place)
             assert side is not None
-            row, places = side.rows[n], _places(side.schema, self.spec.fields)
-            struct = {name: None if i < 0 else row[i] for name, i in places}
+            row, fields, indices = side.rows[n], self.spec.fields, self._indices
+            if (place >= 0) not in indices:
+                indices[place >= 0] = [side.schema.get_field_index(name) for name in fields]
+            named = zip(fields, indices[place >= 0], strict=True)
+            struct = {name: None if i < 0 else row[i] for name, i in named}
             self._structs[place] = struct
         return struct
 
@@ -251,12 +255,6 @@ class RowSearch:
             return None
         node = self.hits.rows[place][self.hits.schema.get_field_index(end_column(end))]
         return None if node is None else {field.name: node[field.name] for field in kind}
-
-
-@lru_cache(maxsize=256)
-def _places(schema: pa.Schema, fields: tuple[str, ...]) -> list[tuple[str, int]]:
-    """The fields of a hit with their indices in the rows of one side; -1 for those that it lacks."""
-    return [(name, schema.get_field_index(name)) for name in fields]
 
 
 def _rising(key: Any) -> tuple[bool, Any]:

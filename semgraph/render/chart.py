@@ -360,9 +360,7 @@ def _of_plot(drawn: Plot, width: int) -> Iterator[str]:
     for i, row in enumerate(grid):
         yield f"{labels.get(i, ''):>{margin}} {'┤' if i in labels else '│'} {''.join(row)}"
     yield from _axis_lines(x, " " * (margin + 1) + "└─", wide, width)
-    best = [
-        [("*" * (p in drawn.front)) + plain_line(p.arm.name) for p in c] for c in cells.values()
-    ]
+    best = [["*" * (p in drawn.front) + plain_line(p.arm.name) for p in c] for c in cells.values()]
     names = (f"{_letter(n)} {', '.join(shared)}" for n, shared in enumerate(best))
     yield from folded("  " + " · ".join(names), width)
     yield f"  * on the front: {drawn.best}"

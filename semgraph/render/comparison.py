@@ -47,29 +47,26 @@ def columns(comparison: Comparison) -> list[Column]:
 def shown_changes(comparison: Comparison) -> list[str]:
     """The keys in which the variants differ; none if their names say it."""
     keys = dict.fromkeys(key for arm in comparison for key in arm.changes)
-    return [
-        key
-        for key in keys
-        if len({arm.changes.get(key) for arm in comparison}) > 1
-        and any(arm.changes.get(key, arm.name) != arm.name for arm in comparison)
-    ]
+    values = {key: {arm.name: arm.changes.get(key) for arm in comparison} for key in keys}
+    several = {key: own for key, own in values.items() if len({*own.values()}) > 1}
+    return [key for key, own in several.items() if any(v not in (None, n) for n, v in own.items())]
 
 
 def same_changes(comparison: Comparison) -> dict[str, str]:
     """The changes that all variants have in common."""
     first, *others = comparison.arms
-    return {
-        key: value
-        for key, value in first.changes.items()
-        if others and all(arm.changes.get(key) == value for arm in others)
-    }
+    pairs = first.changes.items() if others else ()
+    return {k: v for k, v in pairs if all(arm.changes.get(k) == v for arm in others)}
 
 
 def _dollars(arms: Sequence[Arm]) -> Column:
     def text(arm: Arm) -> str:
         return dollars(arm.cold.dollars, exact=True).removeprefix("$")
 
-    return _column("$ cold", arms, text, lambda arm: _less(arm.cold.dollars), drop=-2)
+    def score(arm: Arm) -> float | None:
+        return None if arm.cold.dollars is None else -arm.cold.dollars
+
+    return _column("$ cold", arms, text, score, drop=-2)
 
 
 def _times(arms: Sequence[Arm]) -> Column:
@@ -78,7 +75,8 @@ def _times(arms: Sequence[Arm]) -> Column:
     known = dict(zip((arm.name for arm in arms), seconds, strict=True))
     number = max(map(len, seconds), default=0)
     title += f", {number} trials" if number > 1 else ""
-    return _column(title, arms, lambda a: _time(known[a.name]), lambda a: _quickest(known[a.name]))
+    means = {name: -sum(own) / len(own) for name, own in known.items() if own}
+    return _column(title, arms, lambda a: _time(known[a.name]), lambda a: means.get(a.name))
 
 
 def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
@@ -134,10 +132,6 @@ def _column(
     return Column(title, texts, True, best if len(best) < len(known) else frozenset(), drop)
 
 
-def _less(value: float | None) -> float | None:
-    return None if value is None else -value
-
-
 def _tokens(arm: Arm) -> str:
     return f"{short(arm.cold.tokens_in)} / {short(arm.cold.tokens_out)}"
 
@@ -147,10 +141,6 @@ def _time(times: Sequence[float]) -> str:
         return NONE
     mean = duration(sum(times) / len(times))
     return f"{mean} [{duration(min(times))}–{duration(max(times))}]" if len(times) > 1 else mean
-
-
-def _quickest(times: Sequence[float]) -> float | None:
-    return -sum(times) / len(times) if times else None
 
 
 def _between(interval: tuple[float, float] | None) -> str:
@@ -164,10 +154,9 @@ def _signed(value: float) -> str:
 def _difference(arm: Arm) -> str:
     if arm.quality.difference is None:
         return NONE
-    value, low, high = arm.quality.difference
-    return _signed(value) + (
-        f" [{_signed(low)} {_signed(high)}]" if low is not None and high is not None else ""
-    )
+    value, *ends = arm.quality.difference
+    known = [_signed(end) for end in ends if end is not None]
+    return _signed(value) + (f" [{' '.join(known)}]" if len(known) > 1 else "")
 
 
 def verdict(arm: Arm) -> str:
@@ -195,9 +184,8 @@ def footer(comparison: Comparison) -> list[str]:
     lines_ += [" · ".join(shown)] if shown else []
     lines_ += [line for arm in ranked(comparison) for line in graph_lines(comparison, arm)]
     if not comparison.truth:
-        lines_.append(
-            f"no truth: this is agreement with {comparison.reference}, the reference, not correctness"
-        )
+        what = f"agreement with {comparison.reference}, the reference, not correctness"
+        lines_.append(f"no truth: this is {what}")
     parts = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
     replayed = sum(t.cold.calls - t.paid.calls for arm in comparison for t in arm.trials)
     if replayed > 0:
@@ -221,11 +209,9 @@ def graph_lines(comparison: Comparison, arm: Arm) -> Iterator[str]:
     """How the graph of a variant differs from that of the reference."""
     if arm.graph is None:
         return
-    of = ", in their first trials" if comparison.trials > 1 else ""
-    parts = [
-        f"{kind}: " + ", ".join(f"{count(number)} {how}" for how, number in own.items())
-        for kind, own in arm.graph.counts.items()
-    ]
+    of, parts = ", in their first trials" if comparison.trials > 1 else "", list[str]()
+    for kind, own in arm.graph.counts.items():
+        parts.append(f"{kind}: " + ", ".join(f"{count(n)} {how}" for how, n in own.items()))
     same = f"the graph is equal to that of {comparison.reference}"
     yield f"{arm.name}: {' · '.join(parts) or same}{of}"
 

@@ -97,9 +97,7 @@ class Outline:
                 raise PlanError(f'"{name}" is no step that calls a plan', **known)
         return lines
 
-    def _lines(
-        self, names: Sequence[str], prefix: str, document: Mapping[str, Any]
-    ) -> list[StepLine]:
+    def _lines(self, names: Sequence[str], prefix: str, document: Any) -> list[StepLine]:
         """The lines of some steps below a prefix, in the order of their plan."""
         order = [*(document.get("inputs") or ()), *(document.get("steps") or ())]
         groups: dict[str, list[str]] = {f"{prefix}{name}": [] for name in order}
@@ -151,10 +149,9 @@ class Outline:
             "in order": self.plan.logical.windows is not None
             and any(step["part"] == "ordered" for step in steps),
         }
-        return {
-            head: " / ".join(filter(None, (expected.get(head), counted.get(head))))
-            for head in _NUMBERS
-        } | {"where": ", ".join(name for name, here in runs.items() if here)}
+        both = {head: filter(None, (expected.get(head), counted.get(head))) for head in _NUMBERS}
+        numbers = {head: " / ".join(texts) for head, texts in both.items()}
+        return numbers | {"where": ", ".join(name for name, here in runs.items() if here)}
 
     def _written(self, step: Mapping[str, Any]) -> list[str]:
         writes = self.plan.logical.writes
@@ -165,10 +162,9 @@ class Outline:
         asked = ", ".join(f"{each['prompt']}{_by_use(each)}" for each in step["semantic"])
         others = [name for name in step["operators"] if not name.startswith("sem_")]
         written = self._written(step)
-        loops = [
-            f"iterate ≤ {loop['rounds']:,} rounds: {' → '.join([loop['as'], *loop['do']])}"
-            for loop in step.get("loops", ())
-        ]
+        listed = step.get("loops", ())
+        named = ((loop["rounds"], " → ".join([loop["as"], *loop["do"]])) for loop in listed)
+        loops = [f"iterate ≤ {rounds:,} rounds: {steps}" for rounds, steps in named]
         parts = [
             "input" if step["step"] in self.plan.logical.inputs else "",
             f"asks {asked}" if asked else "",
@@ -222,7 +218,11 @@ class Outline:
         ]  # fmt: skip
         inside = [line for line in self.lines if line.inner and not line.open]
         inside.sort(key=lambda line: not line.cells["asks"])
-        hints = [f"inside a step: {_opening(inside[0].path)}"] if inside else []
+        hints: list[str] = []
+        if inside:
+            shell = f"--expand {inside[0].path}; everything: --full"
+            python = f'expand=["{inside[0].path}"]; everything: full=True'
+            hints = [f"inside a step: {command(shell, python)}"]
         hints += _left_out([column for column in columns if column not in fitted])
         result = Drawing("\n".join([*head, *table, *about, *hints, *more]))
         titles = [column.title for column in self._columns(every=True)]
@@ -231,11 +231,6 @@ class Outline:
         below = [*about, *more]
         result.html = rendered("notebook.html.j2", first=head, outline=outline, lines=below)
         return result
-
-
-def _opening(step: str) -> str:
-    python = f'expand=["{step}"]; everything: full=True'
-    return command(f"--expand {step}; everything: --full", python)
 
 
 def _clauses(text: str, width: int) -> str:
@@ -315,12 +310,9 @@ def _of_schema(plan: PhysicalPlan) -> list[str]:
 def _head(plan: PhysicalPlan, width: int, batched: Collection[Node]) -> list[str]:
     logical = plan.logical
     rounds = len({search.group for search in plan.of_kind(StoreSearch)})
-    parts = [
-        logical.name,
-        _steps(plan),
-        f"{sum(isinstance(node, Semantic) for node in plan.nodes)} semantic",
-        plural(rounds, "search", "searches"),
-    ]
+    semantic = sum(isinstance(node, Semantic) for node in plan.nodes)
+    searches = plural(rounds, "search", "searches")
+    parts = [logical.name, _steps(plan), f"{semantic} semantic", searches]
     windowing = logical.windows
     if windowing is not None:
         windowing = for_batches(windowing) if batched else windowing
@@ -366,9 +358,8 @@ def _was(actual: Actual) -> list[str]:
     if not actual:
         return []
     did = [step for step in actual.values() if step["operator"]]
-    issued, sent, answered = (
-        sum(step[name] for step in did) for name in ("calls_issued", "tokens_in", "tokens_out")
-    )
+    names = ("calls_issued", "tokens_in", "tokens_out")
+    issued, sent, answered = (sum(step[name] for step in did) for name in names)
     queries = sum(step["round_trips"] for step in actual.values())
     calls = f"{sum(map(_calls_of, did)):,} calls ({issued:,} issued)"
     return [f"was: {calls} · {sent:,} + {answered:,} tokens · {queries:,} store queries"]

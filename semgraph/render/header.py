@@ -9,7 +9,7 @@ from itertools import islice
 from os import sep
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from semgraph.errors import PlanError
 from semgraph.folders import plans_folder
@@ -94,17 +94,14 @@ def _inputs(
             every = f"all {_partition(plan).removesuffix('_id')}s"
             yield HeaderFact("input", f"{each.source}: {every}")
             continue
-        values = (
-            each.rows.column(_partition(plan)).to_pylist()
-            if _partition(plan) in each.rows.column_names
-            else []
-        )
+        named = _partition(plan) in each.rows.column_names
+        values = each.rows.column(_partition(plan)).to_pylist() if named else []
         counted = f"{plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, values)}"
         yield HeaderFact("input", f"{each.source}: {counted}{_first(plan, each.name, requested)}")
     if not inputs and requested.resume is not None:
         yield HeaderFact("input", f"that of run {requested.resume}")
     elif not inputs:
-        for name, rows in _example(plan).items():
+        for name, rows in ((plan.document.get("example") or {}).get("inputs") or {}).items():
             values = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
             counted = f"{plural(len(rows), 'row')} of {name}{_of(plan, values)}"
             first = _first(plan, name, requested)
@@ -136,15 +133,8 @@ def _of(plan: LogicalPlan, values: Sequence[str | None]) -> str:
     called = _partition(plan).removesuffix("_id")
     if partitions in ([], [""]):
         return ""
-    return (
-        f' of {called} "{partitions[0]}"'
-        if len(partitions) == 1
-        else f" of {len(partitions)} {called}s"
-    )
-
-
-def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
-    return (plan.document.get("example") or {}).get("inputs") or {}
+    several = f" of {len(partitions)} {called}s"
+    return f' of {called} "{partitions[0]}"' if len(partitions) == 1 else several
 
 
 def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[str, str]:

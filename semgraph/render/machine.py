@@ -55,29 +55,20 @@ def described_models() -> list[dict[str, Any]]:
 
 def model_lines(width: int) -> Iterator[str]:
     """The models of the catalogue as a table."""
-    columns = [
-        Column("name", [m.name for m in CATALOGUE]),
-        Column("kind", [m.kind for m in CATALOGUE]),
-        Column("here", ["yes" if on_disk(m) else "no" for m in CATALOGUE]),
-        Column("size", [size(m.size) for m in CATALOGUE], right=True),
-        Column("licence", [m.licence for m in CATALOGUE]),
-        Column("network", [m.parameters for m in CATALOGUE]),
-        Column("languages", [" ".join(m.languages) for m in CATALOGUE]),
-        Column("about", [m.about for m in CATALOGUE]),
-    ]
-    return lines(columns, width, indent=0)
+    heads = ("name", "kind", "here", "size", "licence", "network", "languages", "about")
+    rows = (
+        (m.name, m.kind, "yes" if on_disk(m) else "no", size(m.size), m.licence, m.parameters,
+         " ".join(m.languages), m.about)
+        for m in CATALOGUE
+    )  # fmt: skip
+    cells = zip(heads, zip(*rows, strict=True), strict=True)
+    return lines([Column(head, own, head == "size") for head, own in cells], width, indent=0)
 
 
 def described_server(server: LocalServer) -> dict[str, Any]:
     """A Neo4j server, as `--format json` prints it."""
-    return {
-        "running": server.running,
-        "uri": server.uri,
-        "user": server.user,
-        "password_file": str(server.folder / "password"),
-        "version": server.version,
-        "pid": server.pid,
-    }
+    own = {n: getattr(server, n) for n in ("running", "uri", "user", "version", "pid")}
+    return {**own, "password_file": str(server.folder / "password")}
 
 
 def server_line(server: LocalServer, state: str) -> str:

@@ -29,7 +29,7 @@ from semgraph.render.exports import export
 from semgraph.render.html import rendered
 from semgraph.render.html.changes import changed
 from semgraph.render.html.data import RecordedRun
-from semgraph.render.html.graph import IN_NOTEBOOK, graph
+from semgraph.render.html.graph import IN_NOTEBOOK, graphs
 from semgraph.render.outcome import run_columns
 from semgraph.render.tables import Column, lines, of_arrow, page_table
 from semgraph.render.why import evidence_lines, row_text, value_text
@@ -59,24 +59,19 @@ def _result_html(result: Result) -> str:
         "price unknown" if total.dollars is None else dollars(total.dollars, exact=True),
     ]
     if result.members:
-        facts.append(
-            f"{result.committed:,} of {result.members:,} committed, {result.skipped:,} skipped"
-        )
+        done = f"{result.committed:,} of {result.members:,} committed"
+        facts.append(f"{done}, {result.skipped:,} skipped")
     first = next((name for name in result.tables if result.count(name)), None)
     graphs, steps = ([], []) if result.record is None else _recorded(Run(result.record))
+    tables = [
+        _table(result, name) | {"folded": name != first and result.count(name) > 0}
+        for name in result.tables
+    ]
     return rendered(
-        "notebook.html.j2",
-        title=result.plan,
-        facts=facts,
+        "notebook.html.j2", title=result.plan, facts=facts, graphs=graphs, tables=tables, steps=steps,
         failed=f"{len(result.failed):,} failed" if result.failed else "",
         notes=(*result.notes, *((result.stopped,) if result.stopped else ())),
-        graphs=graphs,
-        tables=[
-            _table(result, name) | {"folded": name != first and result.count(name) > 0}
-            for name in result.tables
-        ],
-        steps=steps,
-    )
+    )  # fmt: skip
 
 
 def _table(result: Result, name: str) -> Data:
@@ -97,10 +92,9 @@ def _recorded(run: Run) -> tuple[list[Data], list[Data]]:
     """
     with exchanges(run) as lookup:
         pictures = RecordedRun(run, lookup).pictures[:_PICTURES] if run.facts.get("written") else []
-        graphs = [graph(each, f"{run.name}-{i}", IN_NOTEBOOK) for i, each in enumerate(pictures)]
-        return graphs, [
-            _step(step, items, lookup) for step, items in read_answers(run.folder).items()
-        ]
+        steps = read_answers(run.folder).items()
+        drawn = graphs(pictures, run.name, IN_NOTEBOOK)
+        return drawn, [_step(step, items, lookup) for step, items in steps]
 
 
 def _step(step: str, items: Iterable[Mapping[str, Any]], lookup: Lookup) -> Data:
@@ -134,12 +128,9 @@ def _call(call: str, exchange: Exchange | None) -> Data:
         return {"id": call}
     reply, usage = exchange.reply, exchange.reply.usage
     texts = [(message.role, message.content) for message in exchange.request.messages]
-    return {
-        "used": f"{reply.model} · {usage.prompt:,} → {usage.completion:,} tokens · {reply.seconds:.1f} s",
-        "texts": [
-            (role, shortened(text, _TEXT)) for role, text in (*texts, ("answer", reply.text))
-        ],
-    }
+    tokens = f"{usage.prompt:,} → {usage.completion:,} tokens"
+    listed = [(role, shortened(text, _TEXT)) for role, text in (*texts, ("answer", reply.text))]
+    return {"used": f"{reply.model} · {tokens} · {reply.seconds:.1f} s", "texts": listed}
 
 
 # Comparisons
@@ -214,9 +205,8 @@ def _evidence_text(value: Evidence) -> str:
 def _evidence_html(value: Evidence) -> str:
     title, rows = f"{value.variant}, trial {value.trial}", [*map(_asked, value.asked)]
     step = {"name": title, "count": "" if rows else "sent no request about it", "rows": rows}
-    return rendered(
-        "notebook.html.j2", first=[f"row {row_text(r)}" for r in value.rows], steps=[step]
-    )
+    first = [f"row {row_text(row)}" for row in value.rows]
+    return rendered("notebook.html.j2", first=first, steps=[step])
 
 
 def chain_html(chain: Chain, *first: str) -> str:
@@ -239,9 +229,9 @@ def _diff_text(value: Diff) -> str:
 def _diff_html(value: Diff) -> str:
     made = changed(value, f"diff-{id(value)}")
     *reasons, headline = made["notes"]
-    table, graphs = made["table"], made["graphs"]
+    table, drawn = made["table"], made["graphs"]
     parts = {"tables": [table | {"caption": ""}], "lines": [table["caption"]]} if table else {}
-    return rendered("notebook.html.j2", title=headline, facts=reasons, graphs=graphs, **parts)
+    return rendered("notebook.html.j2", title=headline, facts=reasons, graphs=drawn, **parts)
 
 
 def _columns() -> int:
@@ -278,10 +268,8 @@ def _models(
             yield name, str(model), _price(model, settings), settings.bound(role).origin
         else:
             yield name, model.name, _prices(model.dollars), "argument"
-    if embedder is not None:
-        yield "embedder", embedder.name, "", "argument"
-    else:
-        yield "embedder", str(settings.embedder), "", settings["models.embed"].origin
+    named = str(settings.embedder), "", settings["models.embed"].origin
+    yield "embedder", *(named if embedder is None else (embedder.name, "", "argument"))
 
 
 def _price(spec: ModelSpec, settings: Settings) -> str:
@@ -306,11 +294,7 @@ def _store(settings: Settings, store: object | None) -> Row:
 
 
 def _limits(settings: Settings) -> list[Row]:
-    rows = [
-        (f"at most {key.removeprefix('limits.max_')}", value, "", origin)
-        for key, value, origin in settings.rows()
-        if key.startswith("limits.max_") and value != "none"
-    ]
-    return rows or [
-        ("limits", "none: max_usd=, max_calls=, max_tokens=, max_seconds= set them", "", "default")
-    ]
+    limits = (row for row in settings.rows() if row[0].startswith("limits.max_"))
+    rows = [(f"at most {key[11:]}", v, "", origin) for key, v, origin in limits if v != "none"]
+    none = "none: max_usd=, max_calls=, max_tokens=, max_seconds= set them"
+    return rows or [("limits", none, "", "default")]

@@ -114,6 +114,13 @@ class Picture:
         nodes = {key: node for key, node in self.nodes.items() if not node.background}
         return (edges, nodes) if edges or nodes else (self.edges, self.nodes)
 
+    @property
+    def alone(self) -> dict[str, Dot]:
+        """The nodes of the front without an edge of it."""
+        edges, nodes = self.front
+        tied = {end for edge in edges.values() for end in (edge.source, edge.target)}
+        return {key: node for key, node in nodes.items() if key not in tied}
+
     def name(self, key: str) -> str:
         """The name of a node, else its abbreviated key."""
         return self.nodes[key].name if key in self.nodes else self.names.get(key, key[:_MORE])
@@ -170,10 +177,7 @@ def of_run(run: Run) -> list[Picture]:
 
     if not written:
         return pictures(tables("steps", returned), graph)
-    drawn = pictures(
-        tables(WRITTEN, (name for name in {**labels, **dict.fromkeys(written)} if name in written)),
-        graph,
-    )
+    drawn = pictures(tables(WRITTEN, written), graph)
     complete(drawn, tables("steps", returned), graph)
     return [picture for picture in drawn if picture.nodes or picture.edges]
 
@@ -291,11 +295,10 @@ def lines(
     place = {key: i for i, key in enumerate(picture.nodes)}
     facts, nodes = picture.front
     edges = sorted(facts.values(), key=lambda edge: place.get(edge.source, len(place)))
-    tied = {end for edge in edges for end in (edge.source, edge.target)}
-    named = {key: dot.name for key, dot in nodes.items() if dot.name != key[:_MORE]}
-    alone = {key: name for key, name in (named or picture.names).items() if key not in tied}
+    named = {key: dot for key, dot in picture.alone.items() if dot.name != key[:_MORE]}
+    alone = named if named or facts else picture.alone
     drawn = edges[:_EDGES]
-    counted = {*facts, *tied, *alone}
+    counted = {*facts, *alone, *(nodes.keys() - picture.alone.keys())}
     name = f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}"'
     title = f"{name}, {of}: {picture.counts(counted.__contains__)}"
     columns = [
@@ -319,7 +322,7 @@ def lines(
             yield f'{left} "{clipped(edge.text, max(width - len(left) - 3, 1))}"'
     if len(edges) > _EDGES:
         yield f"  … {plural(len(edges) - _EDGES, 'more edge')}"
-    yield from _alone(picture, [*alone.values()], width)
+    yield from _alone(picture, [dot.name for dot in alone.values()], width)
     if left_out := picture.counts(lambda key: key not in counted):
         yield from hanging(f"  not drawn: {left_out}", width, 4)
     if dropped := [column.title for column in columns[len(fitted) :]]:

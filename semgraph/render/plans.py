@@ -33,10 +33,7 @@ def described(file: PlanFile) -> dict[str, Any]:
         "file": str(file.path),
         "shipped": file.shipped,
         "doc": plan.doc.strip(),
-        "inputs": {
-            name: {column: str(kind) for column, kind in spec.columns}
-            for name, spec in plan.inputs.items()
-        },
+        "inputs": {n: {c: str(kind) for c, kind in s.columns} for n, s in plan.inputs.items()},
         "params": dict(plan.params),
         "presets": plan.document.get("presets") or {},
         "meanings": {"params": file.notes.params, "presets": file.notes.presets},
@@ -46,8 +43,7 @@ def described(file: PlanFile) -> dict[str, Any]:
             for node in file.semantic
         },
         "prompts": [prompt.name for prompt in file.prompts],
-        "writes": [sink.label.name for sink in plan.writes]
-        + (["schema"] if plan.schema_write else []),
+        "writes": [sink.label.name for sink in plan.writes] + ["schema"] * bool(plan.schema_write),
         "returns": list(plan.returns),
     }
 
@@ -282,10 +278,8 @@ def implementations(settings: Settings) -> dict[str, list[Listed]]:
 
 def described_operators(by_operator: Mapping[str, list[Listed]]) -> dict[str, Any]:
     """The implementations as plain data."""
-    return {
-        operator: [{**each._asdict(), "file": str(each.file)} for each in listed]
-        for operator, listed in by_operator.items()
-    }
+    data = {name: [each._asdict() for each in listed] for name, listed in by_operator.items()}
+    return {name: [own | {"file": str(own["file"])} for own in each] for name, each in data.items()}
 
 
 def operator_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Iterator[str]:

@@ -4,64 +4,42 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semgraph.errors import PlanError
-from semgraph.formats import count, plural
 from semgraph.logical.schema import Graph
-from semgraph.privacy import redacted, write_private
-from semgraph.render.html import graph_html, graph_page
-from semgraph.render.picture import Picture, lines, pictures
-from semgraph.render.tables import Column, cell
-from semgraph.render.tables import lines as table_lines
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from semgraph.render.html import graph_html, graph_page, write_page
+from semgraph.render.picture import Picture, lines
+from semgraph.render.tables import cell
 
 
 @dataclass(frozen=True, repr=False)
 class StoredGraph:
-    """The graph of a group: `print` shows a text, a notebook the drawing.
-
-    Args:
-        group: The value of the partition.
-        graph: The graph, whose labels are shown.
-        tables: The rows by label, nodes before edges.
-        at: Edges that do not hold at this time are left out; None: all are shown.
-        notes: Which stored rows were left out.
+    """The graph of a group: `print` shows a text, a notebook the drawing. `notes` say which stored rows
+    were left out, `at` the time at which its edges hold; "": all are shown.
     """
 
-    group: str
+    picture: Picture
     graph: Graph
-    tables: Sequence[tuple[str, pa.Table]]
-    at: datetime | None = None
     notes: tuple[str, ...] = ()
+    at: str = ""
 
     @property
     def counts(self) -> dict[str, int]:
         """The number of rows by label."""
-        return {label: table.num_rows for label, table in self.tables if table.num_rows}
+        return {label: len(keys) for (label, _), keys in self.picture.rows.items() if keys}
 
     def lines(self, width: int) -> Iterator[str]:
-        """The lines of the text: the counts, and the 40 first edges; the nodes with the most edges
-        come first, and the edges of a node in the order of their times.
+        """The lines of the text: the counts, and the first 40 edges, those of nodes with the most
+        edges first.
         """
-        of = f"as of {cell(self.at)}" if self.at else "stored"
-        for picture in self._pictures():
-            yield from lines(picture, self.graph, width, of=of)
-
-    def _pictures(self) -> list[Picture]:
-        drawn = pictures(self.tables, self.graph)
-        for picture in drawn:
-            degree = Counter(edge.source for edge in picture.front[0].values())
-            by_degree = sorted(picture.nodes.items(), key=lambda each: -degree[each[0]])
-            by_time = sorted(picture.edges.items(), key=lambda each: each[1].period)
-            picture.nodes, picture.edges = dict(by_degree), dict(by_time)
-        return drawn
+        return lines(
+            self.picture, self.graph, width, of=f"as of {self.at}" if self.at else "stored"
+        )
 
     def __str__(self) -> str:
         return "\n".join(self.lines(shutil.get_terminal_size((120, 24)).columns))
@@ -70,76 +48,42 @@ class StoredGraph:
 
     def _repr_html_(self) -> str:
         """The HTML for notebooks."""
-        return graph_html(self.tables, self.graph)
+        return graph_html([self.picture], self.graph.name)
 
     def save(self, to: str | Path) -> Path:
-        """Write the page of the graph, which opens without a network. Returns the file. Raises
-        PlanError for a suffix that is not HTML's, OSError.
-        """
-        path = Path(to)
-        if path.suffix.lower() not in {".html", ".htm"}:
-            raise PlanError(f"{path}: the page of a graph is HTML", hint=f"write {path.stem}.html")
-        title = f"{self.graph.partition.removesuffix('_id')} “{self.group}”"
-        title += f", as of {cell(self.at)}" if self.at else ""
-        write_private(path, redacted(graph_page(self.tables, self.graph, title)))
-        return path
+        """Write the page of the graph, which opens without a network; see `write_page`."""
+        title = f"{self.graph.partition.removesuffix('_id')} “{self.picture.partition}”"
+        title += f", as of {self.at}" if self.at else ""
+        return write_page(Path(to), graph_page([self.picture], title))
 
     def as_dict(self) -> dict[str, Any]:
-        """The group, the time, the counts, and all nodes and edges with what a picture shows of them."""
-        (drawn,) = self._pictures() or [Picture(self.group)]
+        """The group, the counts, and all nodes and edges with what a picture shows of them."""
+        drawn = self.picture
         rows = drawn.nodes, {**drawn.edges, **drawn.loose}
         nodes, edges = ([{"key": k, **vars(each)} for k, each in of.items()] for of in rows)
-        at = self.at.isoformat() if self.at else None
-        facts = {"group": self.group, "at": at, "counts": self.counts, "notes": self.notes}
-        return {**facts, "nodes": nodes, "edges": edges}
+        facts = {"group": drawn.partition, "at": self.at or None, "counts": self.counts}
+        return {**facts, "notes": self.notes, "nodes": nodes, "edges": edges}
 
 
-def as_of(
-    tables: Sequence[tuple[str, pa.Table]], graph: Graph, at: datetime
-) -> list[tuple[str, pa.Table]]:
-    """The nodes, and the edges that began by then and have not ended, as far as it is known. Raises
-    PlanError if the graph has no such times.
+def stored(
+    drawn: Picture, graph: Graph, notes: tuple[str, ...], at: str | datetime | None
+) -> StoredGraph:
+    """The picture of a stored group, the nodes with the most edges first, without edges that do not
+    hold at a time. Raises PlanError if that is no time, or the graph has none.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    draws = {label.name: graph.drawn(label.name) for label in graph.edges}
-    times = {
-        (name, prop): holds
-        for name, draw in draws.items()
-        for prop, holds in ((draw.start, pc.less_equal), (draw.end, pc.greater))
-        if prop and graph.labels[name].properties[prop].name == "timestamp"
-    }
-    if not times:
-        raise PlanError(
-            f'graph "{graph.name}" does not say when an edge holds: "draw" names no times'
-        )
-    found = dict(tables)
-    for (name, prop), holds in times.items():
-        time = pc.field(prop)
-        found[name] = found[name].filter(time.is_null() | holds(time, pa.scalar(at)))
-    return list(found.items())
-
-
-def read_time(text: str | datetime) -> datetime:
-    """A time; one without a zone is in UTC. Raises PlanError."""
     try:
-        time = datetime.fromisoformat(text) if isinstance(text, str) else text
+        time = datetime.fromisoformat(at) if isinstance(at, str) else at
     except ValueError:
         hint = "2025-02-01, or 2025-02-01T09:00:00Z"
-        raise PlanError(f'"{text}" is no time', hint=hint) from None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def group_lines(groups: Mapping[str, Mapping[str, int]], width: int) -> Iterator[str]:
-    """The groups of a store, with the number of rows of each label."""
-    if not groups:
-        yield "no rows of this graph; for those of another one, name its file: --graph FILE"
-        return
-    labels = dict.fromkeys(label for counts in groups.values() for label in counts)
-    columns = [Column("group", [name or '""' for name in groups])]
-    for label in labels:
-        cells = [count(counts[label]) if label in counts else "" for counts in groups.values()]
-        columns.append(Column(label, cells, right=True))
-    yield plural(len(groups), "group")
-    yield from table_lines(columns, width)
+        raise PlanError(f'"{at}" is no time', hint=hint) from None
+    then = cell(time if time is None or time.tzinfo else time.replace(tzinfo=UTC))
+    if then and not any(graph.drawn(label.name).start for label in graph.edges):
+        raise PlanError(f'graph "{graph.name}" does not say from when an edge holds')
+    periods = {key: edge.period for key, edge in drawn.edges.items()} if then else {}
+    gone = {key for key, (start, end) in periods.items() if start > then or "" < end <= then}
+    drawn.edges = {key: edge for key, edge in drawn.edges.items() if key not in gone}
+    drawn.rows = {name: dict.fromkeys(keys.keys() - gone) for name, keys in drawn.rows.items()}
+    degree = Counter(edge.source for edge in drawn.front[0].values())
+    drawn.nodes = dict(sorted(drawn.nodes.items(), key=lambda each: -degree[each[0]]))
+    drawn.edges = dict(sorted(drawn.edges.items(), key=lambda each: each[1].period))
+    return StoredGraph(drawn, graph, notes, then)

@@ -42,12 +42,8 @@ class Box(NamedTuple):
         >>> Box(0, 0, 2, 2).overlaps(Box(1, 1, 3, 3)), Box(0, 0, 2, 2).overlaps(Box(2, 0, 4, 2))
         (True, False)
         """
-        return (
-            self.left < other.right
-            and other.left < self.right
-            and self.top < other.bottom
-            and other.top < self.bottom
-        )
+        beside = self.left < other.right and other.left < self.right
+        return beside and self.top < other.bottom and other.top < self.bottom
 
 
 def free(places: Iterable[Box], taken: list[Box]) -> Box | None:

@@ -201,14 +201,11 @@ def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator
 
 def page_table(columns: Sequence[Column], caption: str = "", cls: str = "") -> dict[str, Any]:
     """The table for a template; with a caption, the first cell of a row is its header."""
-    rows = zip(*(column.cells for column in columns), strict=True)
+    cells = ([{"best": t} if i in c.best else t for i, t in enumerate(c.cells)] for c in columns)
     return {
         "caption": caption,
         "heads": [column.title for column in columns],
-        "rows": [
-            [{"best": text} if i in c.best else text for c, text in zip(columns, row, strict=True)]
-            for i, row in enumerate(rows)
-        ],
+        "rows": [list(row) for row in zip(*cells, strict=True)],
         "numbers": {i for i, column in enumerate(columns) if column.right},
         "cls": cls,
     }

@@ -23,31 +23,18 @@ _INDENT = 14
 
 def described(chain: Chain) -> dict[str, Any]:
     """The chain as plain data, with requests and answers."""
-    return {
-        "run": chain.run,
-        "what": chain.what,
-        "links": [
-            {
-                "step": link.step,
-                "row": dict(link.row),
-                "asked": [
-                    {
-                        "left": item.left,
-                        "right": item.right,
-                        "answers": dict(item.answers),
-                        "error": item.error,
-                        "calls": [
-                            {"id": call, **(_exchange(exchange) if exchange else {})}
-                            for call, exchange in item.calls
-                        ],
-                    }
-                    for item in link.asked
-                ],
-            }
-            for link in chain.links
-        ],
-        "others": [{"step": step, "row": dict(row)} for step, row in chain.others],
-    }
+    links = [
+        {"step": link.step, "row": dict(link.row), "asked": list(map(_asked, link.asked))}
+        for link in chain.links
+    ]
+    others = [{"step": step, "row": dict(row)} for step, row in chain.others]
+    return {"run": chain.run, "what": chain.what, "links": links, "others": others}
+
+
+def _asked(item: AskedItem) -> dict[str, Any]:
+    calls = [{"id": call, **(_exchange(made) if made else {})} for call, made in item.calls]
+    answers = {"answers": dict(item.answers), "error": item.error, "calls": calls}
+    return {"left": item.left, "right": item.right} | answers
 
 
 def _exchange(exchange: Exchange) -> dict[str, Any]:
@@ -87,9 +74,8 @@ def lines(
     if chain.others:
         yield ""
         yield f'"{chain.what}" is in {plural(len(chain.others), "more row")} of that step:'
-        yield from (
-            clipped(f"  {step}   {row_text(row)}", width) for step, row in chain.others[:_MORE_ROWS]
-        )
+        for step, other in chain.others[:_MORE_ROWS]:
+            yield clipped(f"  {step}   {row_text(other)}", width)
         yield "  to see one of them, name its key"
 
 
@@ -109,11 +95,8 @@ def value_text(value: Any) -> str:
     if _is_key(value):
         return str(value)[:_KEY]
     if isinstance(value, dict):
-        return (
-            "{"
-            + ", ".join(f"{k} {value_text(v)}" for k, v in value.items() if v not in (None, "", []))
-            + "}"
-        )
+        known = (f"{k} {value_text(v)}" for k, v in value.items() if v not in (None, "", []))
+        return f"{{{', '.join(known)}}}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(value_text(v) for v in value) + "]"
     text = shortened(cell(value), _TEXT)

@@ -3,9 +3,10 @@
 This module holds
 
 - the JSON Schema of answers, their description in a prompt, and a strict reader;
-- answer tables, made from outcomes and checked when an implementation returns them;
+- tables of answers, made from outcomes;
 - answer schemas in a column of the rows;
-- answers that refer to the records of their row by number.
+- answers that refer to the records of their row by number;
+- the values that the classes of a prompt return, and what they say of an answer that they refuse.
 
 An answer that does not match its schema is `Invalid`, with a reason for the repeated request. A
 list element that does not match is dropped, with a note.
@@ -26,6 +27,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 from functools import cached_property
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -39,39 +42,25 @@ from semgraph.logical import limits
 from semgraph.logical.prompt import Prompt, PromptSet, plain
 from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic, SemMap
-from semgraph.relational.batch import values as column_values
-from semgraph.semantic.contract import Outcome, Words, answer_schema
+from semgraph.semantic.contract import SCORE, Outcome, Words, answer_fields
 
 SCHEMA_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
 _QUOTED = 120
 
 
-def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = False) -> pa.Table:
-    """The table that `answer` returns, from one outcome per item (for sem_agg: per group), in
-    order.
+_ENDS = {"error": pa.string(), "calls": pa.list_(pa.string())}
 
-    `scored` adds the `score` of verdicts, for sem_filter and sem_join.
+
+def answer_table(node: Semantic, outcomes: Sequence[Outcome]) -> pa.Table:
+    """Outcomes as a table of values, `error` and `calls`, and the `score` of verdicts if any has
+    one.
     """
-    rows = [
-        {**(o.values or {}), "item": item, "error": o.error, "calls": list(o.calls)}
-        for item, o in enumerate(outcomes)
-    ]
-    schema = answer_schema(node, scored=scored)
-    columns = [[row.get(field.name) for row in rows] for field in schema]
-    arrays = [pa.array(own, field.type) for own, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
-    """The outcomes in a table of answers, by item: the inverse of `answer_table`."""
-    table = table.sort_by("item")
-    names = [name for name in table.column_names if name not in {"item", "error", "calls"}]
-    rows = zip(*(column_values(table.column(name)) for name in names), strict=True)
-    ends = zip(*(table.column(name).to_pylist() for name in ("error", "calls")), strict=True)
-    return [
-        Outcome(None if error else dict(zip(names, row, strict=True)), error, tuple(calls))
-        for row, (error, calls) in zip(rows, ends, strict=True)
-    ]
+    rows = [{**(o.values or {}), "error": o.error, "calls": list(o.calls)} for o in outcomes]
+    kinds = {field.name: field.type for field in answer_fields(node)} | _ENDS
+    if any(SCORE in row for row in rows):
+        kinds.setdefault(SCORE, pa.float64())
+    columns = {name: [row.get(name) for row in rows] for name in kinds}
+    return pa.table({name: pa.array(columns[name], kind) for name, kind in kinds.items()})
 
 
 def with_row_schemas(
@@ -222,7 +211,7 @@ def checked_outcome(node: Semantic, outcome: Outcome, known: Numbers, note: Note
 
     It serves implementations that write their own requests: they send no second request.
     """
-    if outcome.values is None:
+    if outcome.values is None or outcome.error:
         return outcome
     try:
         values = checked_numbers(node, outcome.values, known, note, again=False)
@@ -395,7 +384,9 @@ def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
             return None
         raise Invalid(f"{path or 'the answer'} must not be null")
     fits = isinstance(value, _TYPES.get(kind.name, object))
-    if isinstance(value, bool) and kind.name in {"int64", "double"}:
+    if (isinstance(value, bool) and kind.name in {"int64", "double"}) or (
+        kind.values and value not in kind.values
+    ):
         fits = False
     try:
         answer = (_READERS[kind.name] if fits else _unfit)(kind, value, path, notes)
@@ -411,12 +402,10 @@ def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
     return answer
 
 
-def _object(pairs: list[tuple[str, Any]]) -> Any:
-    values = dict(pairs)
-    return values if len(values) == len(pairs) else ...  # a value of no type
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+# A value of no type stands for an object with duplicate keys.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=lambda pairs: values if len(values := dict(pairs)) == len(pairs) else ...
+)
 
 
 def _read_fields(
@@ -481,12 +470,6 @@ def as_json(kind: Type, value: Any) -> Any:
     return plain(value)
 
 
-def _enum(kind: Type, value: str, *_: object) -> str:
-    if value not in kind.values:
-        raise ValueError
-    return value
-
-
 def _list(kind: Type, value: list[Any], path: str, notes: _Notes) -> list[Any]:
     item = kind.item
     assert item is not None
@@ -501,17 +484,13 @@ def _list(kind: Type, value: list[Any], path: str, notes: _Notes) -> list[Any]:
     return elements
 
 
-def _struct(kind: Type, value: Any, path: str, notes: _Notes) -> dict[str, Any]:
-    return _read_fields(kind.fields, value, path, notes)
-
-
 _TYPES: dict[str, type | tuple[type, ...]] = {"boolean": bool, "list": list}
 _TYPES |= dict.fromkeys(("int64", "double"), (int, float))
 _TYPES |= dict.fromkeys(("string", "enum", "timestamp", "date"), str)
 _READERS: dict[str, Callable[[Type, Any, str, _Notes], Any]] = {
     "string": _string, "int64": _int64, "double": _double, "boolean": lambda _, value, *__: value,
-    "timestamp": _time, "date": _time,
-    "json": _json, "enum": _enum, "list": _list, "struct": _struct,
+    "timestamp": _time, "date": _time, "json": _json, "enum": lambda _, value, *__: value,
+    "list": _list, "struct": lambda kind, *given: _read_fields(kind.fields, *given),
 }  # fmt: skip
 
 _WORDS = {
@@ -638,3 +617,63 @@ def expected(logprobs: tuple[float, ...]) -> float:
     """
     weights = [math.exp(logprob) for logprob in logprobs]
     return math.fsum(digit * weight for digit, weight in enumerate(weights)) / math.fsum(weights)
+
+
+def validated(prompt: Prompt, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The answers as the classes of a prompt return them. Raises Invalid, with what it says, if a
+    class refuses them; Fault if a validator raises another error, or returns what does not fit.
+    """
+    kinds = {**dict(prompt.returns), "": Type("struct", fields=prompt.returns)}
+    for name, cls in prompt.validators:
+        value = values[name] if name else {each: values[each] for each, _ in prompt.returns}
+        if value is not None:
+            answer = _validated(cls, kinds[name], value, name)
+            values = {**values, **({name: answer} if name else answer)}
+    return dict(values)
+
+
+def _validated(cls: Any, kind: Type, value: Any, path: str) -> Any:
+    from pydantic import ValidationError
+    from pydantic_core import PydanticSerializationError
+
+    notes = list[tuple[str, str]]()
+    text = canonical_json(limits.without_optional(kind, as_json(kind, value)))
+    try:
+        made = cls.adapter.validate_json(text, by_alias=False, by_name=True)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False)
+        raise Invalid("; ".join(map(_reason, faults))) from None
+    except Exception as error:
+        _, *frames = extract_tb(error.__traceback__)
+        own = [frame for frame in frames if "pydantic" not in Path(frame.filename).parts]
+        place = f"{own[0].name} in {own[0].filename}:{own[0].lineno}" if own else "a validator"
+        what = f"{cls.name}: {place} raised {type(error).__name__}: {error}"
+        raise Fault(what, hint="a validator refuses a value by a ValueError") from error
+    try:
+        answer = read_value(kind, _of_object(kind, made), path, notes)
+    except (Invalid, AttributeError, LookupError, TypeError, PydanticSerializationError) as error:
+        notes = [(LEFT_OUT, str(error))]
+    if said := [where for what, where in notes if what == LEFT_OUT]:
+        hint = "its validators must return values of the types of its fields"
+        raise Fault(f"{cls.name} has other values than its types: {said[0]}", hint=hint)
+    return answer
+
+
+def _reason(fault: Mapping[str, Any]) -> str:
+    """What a class says of an answer, as a reason for the model."""
+    place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in fault["loc"])
+    raised = (fault.get("ctx") or {}).get("error")
+    said = str(raised) if isinstance(raised, Exception) else fault["msg"]
+    return f"{place.removeprefix('.')}: {said}" if place else said
+
+
+def _of_object(kind: Type, value: Any) -> Any:
+    """An object, or a part of one, as JSON with the fields of a type."""
+    from pydantic_core import to_jsonable_python
+
+    if kind.item is not None and isinstance(value, (list, tuple)):
+        return [_of_object(kind.item, entry) for entry in value]
+    if not kind.fields or value is None:
+        return to_jsonable_python(value)
+    read = value if isinstance(value, Mapping) else {n: getattr(value, n) for n, _ in kind.fields}
+    return {name: _of_object(part, read.get(name)) for name, part in kind.fields}

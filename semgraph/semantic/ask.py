@@ -7,7 +7,7 @@ Implementations never see a sem_join's `how` and `keep`, nor `on_error`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -26,7 +26,7 @@ from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import Answering, Check, Semantic, SemMap
-from semgraph.relational.batch import INPUT_ROW, Batch, dense, empty_table, pick, rows_at, values
+from semgraph.relational.batch import INPUT_ROW, Batch, pick, rows_at, values
 from semgraph.relational.segments import column_of
 from semgraph.semantic.answers import (
     Invalid,
@@ -34,19 +34,22 @@ from semgraph.semantic.answers import (
     checked_outcome,
     needed_records,
     numbers_of_rows,
-    outcomes,
+    validated,
     with_row_schemas,
 )
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import SCORE, Outcome, Rows, answer_schema, prompt_numbers
-from semgraph.semantic.implementation import Implementation, check_answer, watched
-from semgraph.semantic.validation import validated
+from semgraph.semantic.contract import SCORE, Item, Outcome, Rows, prompt_numbers
+from semgraph.semantic.implementation import Implementation, watched
 
 _NO_MESSAGE = "it does not meet the check"
 
 
 async def refused(
-    node: Answering, check: Check, answers: pa.Table, check_input: pa.Table, now: datetime | None
+    node: Answering,
+    check: Check,
+    answers: Sequence[Outcome],
+    check_input: pa.Table,
+    now: datetime | None,
 ) -> dict[int, str]:
     """The answers that fail a check: the check's message by the index of the answer.
 
@@ -56,12 +59,13 @@ async def refused(
     places = _judged(node, answers)
     if not places:
         return {}
-    source = _seen_by(node, check)
+    source, check_input = _seen_by(node, check), rows_at(check_input, places)
+    table = answer_table(node, [answers[place] for place in places])
     columns = {
-        name: (check_input if name in check_input.column_names else answers).column(name)
+        name: (check_input if name in check_input.column_names else table).column(name)
         for name in source.schema.names
     }
-    rows = Batch.of_table(pa.table(columns).take(pa.array(places, pa.int64())))
+    rows = Batch.of_table(pa.table(columns))
     holds = (await column_of(check.where, source, rows, now, pa.bool_())).column("x")
     wrong = [i for i, value in enumerate(holds) if not value]
     if not wrong:
@@ -71,11 +75,14 @@ async def refused(
     return {places[i]: message for i, message in zip(wrong, messages, strict=True)}
 
 
-def _judged(node: Answering, answers: pa.Table) -> list[int]:
+def _judged(node: Answering, answers: Sequence[Outcome]) -> list[int]:
     """The indices of the answers to check."""
-    errors = values(answers.column("error"))
-    match = values(answers.column("match")) if node.keyword == "sem_join" else [True] * len(errors)
-    return [i for i, error in enumerate(errors) if error is None and match[i]]
+    joins = node.keyword == "sem_join"
+    return [
+        i
+        for i, o in enumerate(answers)
+        if o.error is None and (not joins or (o.values or {})["match"])
+    ]
 
 
 @lru_cache(maxsize=256)
@@ -123,8 +130,6 @@ class Answered:
     # `error`, `calls`
     evidence: pa.Table | None = None
     rows_in: int = 0  # answered rows (for sem_join: pairs)
-    # input rows in the result, for operators that keep each row at most once
-    stays: Sequence[int] = ()
     # of each answered row, if `evidence` lacks a row for some of them
     input_rows: Sequence[int | None] | None = None
     # of each row of the result: indices into the concatenated inputs
@@ -190,7 +195,7 @@ class Asking:
     partition_of_row: Sequence[str]
     partition_column: str
     now: datetime | None
-    known: dict[object, pa.Table] | None = None
+    known: dict[object, Outcome] | None = None
 
 
 def _flat(table: pa.Table, paths: Sequence[str]) -> pa.Table:
@@ -217,53 +222,43 @@ async def answer_items(
     node: Semantic,
     left: pa.Table,
     right: pa.Table | None,
-    items: Mapping[str, Sequence[int]],
+    items: Sequence[Item],
     asking: Asking,
     times: Sequence[int] = (),
     owners: Sequence[str] | None = None,
     check_input: pa.Table | None = None,
-) -> pa.Table:
-    """Pass items to the implementation and check its answers: every item once, in order.
+) -> list[Outcome]:
+    """Pass items to the implementation and check its answers: an outcome for each item, in order
+    (for sem_agg: for each group).
 
-    A row without a prompt is not sent: it gets an error. `items` are the columns of `Rows.items`.
-    `times` is the number of equal rows that each left row represents. `owners` are the partitions
-    of the left rows, if no column has them. `check_input` holds the other columns that the node's
-    check reads, one row per item (for sem_agg: per group).
+    A row without a prompt is not sent: it gets an error. `times` is the number of equal rows that
+    each left row represents. `owners` are the partitions of the left rows, if no column has them.
+    `check_input` holds the other columns that the node's check reads, one row per answer.
     """
     prompts: list[int | None] = [0] * left.num_rows
     if on := node.prompt.on:
         prompts = prompt_numbers(node.prompt, values(pick(left, on)))
-    units = items["group"] if node.keyword == "sem_agg" else range(len(items["left"]))
-    unasked = _unasked(node, left, list(zip(units, items["left"], strict=True)), prompts)
     asked, numbers = node, [prompt or 0 for prompt in prompts]
     if isinstance(node, SemMap) and node.answer_schema and numbers:
         asked, numbers = with_row_schemas(node, values(pick(left, node.answer_schema)), numbers)
-    own_left, accepted = _flat(left, node.prompt.fields), _accepted(items, units, unasked)
     own_right = None if right is None else _flat(right, node.prompt.other_fields)
     owners = owners or partition_names(left, asking)
-    rows = Rows(own_left, own_right, accepted, owners, numbers, times)
-    places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
-    own = None if check_input is None else rows_at(check_input, places)
+    rows = Rows(_flat(left, node.prompt.fields), own_right, items, owners, numbers, times)
+    units = rows.units(node)
+    unasked = _unasked(
+        node, left, [(u, items[i].left) for u, own in enumerate(units) for i in own], prompts
+    )
+    places = [unit for unit in range(len(units)) if unit not in unasked]
+    if unasked:
+        rows = rows.only([item for unit in places for item in units[unit]])
+        check_input = None if check_input is None else rows_at(check_input, places)
     if isinstance(node, Answering):
-        table = await _checked(node, asked, rows, own, asking, (node.check or Check).retries)
+        retries = (node.check or Check).retries
+        answers = await _checked(node, asked, rows, check_input, asking, retries)
     else:
-        table = await _by_implementation(asked, rows, asking)
-    if not unasked:
-        return table
-    answers = dict(zip(places, outcomes(asked, table), strict=True))
-    answers |= {unit: Outcome(None, error) for unit, error in unasked.items()}
-    return _table(asked, [answers[unit] for unit in sorted(answers)], table)
-
-
-def _accepted(
-    items: Mapping[str, Sequence[int]], units: Sequence[int], unasked: Mapping[int, str]
-) -> pa.Table:
-    """The items to send, with groups renumbered from 0."""
-    accepted = [i for i, unit in enumerate(units) if unit not in unasked]
-    columns = {name: [column[i] for i in accepted] for name, column in items.items()}
-    if "group" in columns:
-        columns["group"] = dense(columns["group"])[0]
-    return pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
+        answers = await _by_implementation(asked, rows, asking)
+    answered = dict(zip(places, answers, strict=True))
+    return [answered.get(u) or Outcome(None, unasked[u]) for u in range(len(units))]
 
 
 def answer_columns(
@@ -276,27 +271,17 @@ def answer_columns(
     return {name: answers.column(name).combine_chunks().take(positions) for name in names}
 
 
-def _table(node: Semantic, answers: Sequence[Outcome], like: pa.Table) -> pa.Table:
-    """Outcomes as a table, with the `score` of verdicts if `like` has that column."""
-    return answer_table(node, answers, scored=like.schema.equals(answer_schema(node, scored=True)))
-
-
-async def _by_implementation(node: Semantic, rows: Rows, asking: Asking) -> pa.Table:
+async def _by_implementation(node: Semantic, rows: Rows, asking: Asking) -> list[Outcome]:
     """The answers of the implementation, in the order of the items."""
-    if not rows.items.num_rows:
-        return empty_table(answer_schema(node))
-    table = await watched(asking.implementation, node, rows, asking.calls)
-    check_answer(node, rows, table, asking.implementation)
-    table = table.sort_by("item")
+    if not rows.items:
+        return []
+    answers = await watched(asking.implementation, node, rows, asking.calls)
     if records := numbers_of_rows(node, rows.left):
-        answered = outcomes(node, table)
-        valid = [
+        return [
             checked_outcome(node, outcome, records[left], asking.calls.note)
-            for outcome, left in zip(answered, rows.lefts, strict=True)
+            for outcome, left in zip(answers, rows.lefts, strict=True)
         ]
-        if valid != answered:
-            return answer_table(node, valid)
-    return table
+    return answers
 
 
 async def _checked(
@@ -306,46 +291,42 @@ async def _checked(
     check_input: pa.Table | None,
     asking: Asking,
     retries: int,
-) -> pa.Table:
+) -> list[Outcome]:
     """The answers of `asked`, the operator that the implementation answers. Those that fail the
     check of `node`, or that a class refuses, are requested again; after `retries` further requests
     they are errors. `check_input` are the other columns that the check reads, one row per item.
     """
-    table = await _by_implementation(asked, rows, asking)
-    table, messages = _by_classes(node, asked, rows, table)
+    answers = await _by_implementation(asked, rows, asking)
+    messages = _by_classes(node, asked, rows, answers)
     if node.check is not None and check_input is not None:
-        unmet = await refused(node, node.check, table, check_input, asking.now)
+        unmet = await refused(node, node.check, answers, check_input, asking.now)
         messages = dict(sorted({**unmet, **messages}.items()))
     if not messages:
-        return table
-    answers = outcomes(asked, table)
+        return answers
     if not retries:
         for place, message in messages.items():
             answers[place] = Outcome(None, f"check: {message}", answers[place].calls)
-        return _table(asked, answers, table)
+        return answers
     asking.calls.refused(len(messages))
-    rows = rows.again(messages)
+    rows = rows.again(node, messages)
     check_input = None if check_input is None else rows_at(check_input, [*messages])
     again = await _checked(node, asked, rows, check_input, asking, retries - 1)
-    for place, later in zip(messages, outcomes(asked, again), strict=True):
+    for place, later in zip(messages, again, strict=True):
         answers[place] = _replaced(answers[place], later)
-    return _table(asked, answers, table)
+    return answers
 
 
 def _by_classes(
-    node: Answering, asked: Semantic, rows: Rows, table: pa.Table
-) -> tuple[pa.Table, dict[int, str]]:
-    """The answers as the classes of their prompts return them, and by index what a class says of
+    node: Answering, asked: Semantic, rows: Rows, answers: list[Outcome]
+) -> dict[int, str]:
+    """Replace answers by what the classes of their prompts return. By index, what a class says of
     those that it refuses. Raises PlanError if a validator raises an error that is no refusal.
     """
-    prompts = asked.prompt.all
+    prompts, messages = asked.prompt.all, dict[int, str]()
     if not any(prompt.validators for prompt in prompts):
-        return table, {}
-    answers, messages = outcomes(asked, table), dict[int, str]()
-    lefts = rows.lefts
-    if node.keyword == "sem_agg":
-        lefts = [lefts[items[0]] for items in rows.groups()]
-    for place in _judged(node, table):
+        return messages
+    lefts = [rows.items[items[0]].left for items in rows.units(node)]
+    for place in _judged(node, answers):
         prompt, values = prompts[rows.prompt[lefts[place]]], answers[place].values or {}
         try:
             answers[place] = answers[place]._replace(values=validated(prompt, values))
@@ -356,7 +337,7 @@ def _by_classes(
             there = f"row: {row:.500}"
             problem = Problem(fault.what, node.step or None, node.origin, there, fault.hint)
             raise PlanError(problem) from fault.__cause__
-    return _table(asked, answers, table), messages
+    return messages
 
 
 def _replaced(refused: Outcome, later: Outcome) -> Outcome:
@@ -457,9 +438,7 @@ def evidence(
         "left": pa.array(texts, pa.string()),
         "right": pa.array(rights, pa.string()) if rights else pa.nulls(len(lefts), pa.string()),
     }
-    return pa.table(
-        columns | {name: answers.column(name) for name in answers.column_names if name != "item"}
-    )
+    return pa.table(columns | dict(zip(answers.column_names, answers.columns, strict=True)))
 
 
 def failures(

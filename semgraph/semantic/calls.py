@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -161,8 +161,8 @@ class NodeCalls:
             BudgetReached: The next request would pass a limit; those in flight are cancelled.
         """
         pending = enumerate(requests)
-        arrived: asyncio.Queue[tuple[int, _Task]] = asyncio.Queue()
-        in_flight: set[_Task] = set()
+        arrived = asyncio.Queue[_Task]()
+        in_flight = dict[_Task, int]()
         most = max(1, self.batch or self.limits.in_flight * 2)
         try:
             more = True
@@ -171,28 +171,17 @@ class NodeCalls:
                     following = next(pending, None)
                     more = following is not None
                     if following is not None:
-                        self._start(*following, in_flight, arrived)
+                        task = asyncio.create_task(self._complete(following[1]))
+                        in_flight[task] = following[0]
+                        self._running.add(task)
+                        task.add_done_callback(arrived.put_nowait)
                 if in_flight:
-                    index, task = await arrived.get()
-                    in_flight.discard(task)
+                    task = await arrived.get()
                     self._running.discard(task)
-                    yield index, task.result()
+                    yield in_flight.pop(task), task.result()
         finally:
-            self._running -= in_flight
+            self._running -= in_flight.keys()
             await _end(in_flight)
-
-    def _start(
-        self,
-        index: int,
-        request: Request,
-        in_flight: set[_Task],
-        arrived: asyncio.Queue[tuple[int, _Task]],
-    ) -> None:
-        """Send a request. When its task ends, the task is put into `arrived`."""
-        task = asyncio.create_task(self._complete(request))
-        in_flight.add(task)
-        self._running.add(task)
-        task.add_done_callback(lambda task: arrived.put_nowait((index, task)))
 
     async def _complete(self, request: Request) -> Reply | RowError:
         try:
@@ -260,7 +249,7 @@ class NodeCalls:
         self._metrics.refused += answers
 
 
-async def _end(tasks: set[_Task]) -> None:
+async def _end(tasks: Collection[_Task]) -> None:
     for task in tasks:
         task.cancel()
     if tasks:

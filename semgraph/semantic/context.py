@@ -8,23 +8,14 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
-
 from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.base import Reply, Request, Vectors
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.answers import answer_table, words_of
+from semgraph.semantic.answers import words_of
 from semgraph.semantic.calls import NodeCalls
 from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows, Words
+from semgraph.semantic.prompt import items
 from semgraph.semantic.prompt.builder import UNASKED, PromptBuilder, Work
-from semgraph.semantic.prompt.items import (
-    GroupPrompts,
-    PairPrompts,
-    ReviewPrompts,
-    RowPrompts,
-    SamplePrompts,
-    WindowPrompts,
-)
 
 
 class Context(NodeCalls):
@@ -38,17 +29,21 @@ class Context(NodeCalls):
 
     def _builder(
         self, node: Semantic, rows: Rows, words: Words | None = None
-    ) -> RowPrompts | PairPrompts:
-        return (RowPrompts if rows.right is None else PairPrompts)(self, node, rows, words)
+    ) -> items.RowPrompts | items.PairPrompts:
+        return (items.RowPrompts if rows.right is None else items.PairPrompts)(
+            self, node, rows, words
+        )
 
-    async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> pa.Table:
+    async def ask_packed(
+        self, node: Semantic, rows: Rows, blocks: Iterable[Block]
+    ) -> list[Outcome]:
         """Ask about the items of each block in one call (sem_map, sem_filter, sem_join, and
         sem_topk with a score per item).
 
         A single item is sent in the prompt's words, several items as numbered records. A block that
         mixes partitions, prompts or contexts, or exceeds the model's context, becomes several
         calls. Ids and types are checked, and missing or invalid answers are requested again. Items
-        with `reasons` are sent alone. Returns the table that `answer` must return. An item in no
+        with `reasons` are sent alone. Returns an outcome for each item, in order. An item in no
         block is an EngineError.
         """
         builder = self._builder(node, rows)
@@ -56,7 +51,7 @@ class Context(NodeCalls):
             blocks = ([item] for block in blocks for item in block)
         outcomes = await self._run(builder, builder.works(blocks))
         self._metrics.unusable += builder.unusable
-        return answer_table(node, outcomes)
+        return outcomes
 
     async def ask_samples(
         self, node: Semantic, rows: Rows, count: int, temperature: float
@@ -67,7 +62,7 @@ class Context(NodeCalls):
         Each sample is a separate request. It is journalled and replayed by its number, and has a
         seed if the endpoint supports seeds. Returns the outcomes of each item, in order.
         """
-        builder = SamplePrompts(self, node, rows, temperature)
+        builder = items.SamplePrompts(self, node, rows, temperature)
         outcomes = await self._run(builder, builder.all_works(count))
         return [builder.samples_of(item) for item in range(len(outcomes))]
 
@@ -96,7 +91,7 @@ class Context(NodeCalls):
             return await other.ask_words(node, rows, words)
         builder = self._builder(node, rows, words or words_of(node))
         builder.needs_logprobs, builder.on_answer = True, self._progress
-        works = builder.works([item] for item in range(rows.items.num_rows))
+        works = builder.works([item] for item in range(len(rows.items)))
         if self.limits.logprobs is None:
             await builder.send_all(islice(works, 1))
         return await self._run(builder, works)
@@ -106,7 +101,7 @@ class Context(NodeCalls):
 
         A part that exceeds the model's context is not sent; its error is of kind `too_long`.
         """
-        builder = GroupPrompts(self, node, rows, list(parts))
+        builder = items.GroupPrompts(self, node, rows, list(parts))
         return await self._run(builder, builder.all_works())
 
     async def ask_rankings(
@@ -119,7 +114,7 @@ class Context(NodeCalls):
         rows is sent alone, so that one bad row does not fail the others. Rows that fail alone are
         `faulty`. A window of one row is also sent.
         """
-        builder = WindowPrompts(self, node, rows, list(windows))
+        builder = items.WindowPrompts(self, node, rows, list(windows))
         return await builder.rankings(await self._run(builder, builder.all_works()))
 
     async def ask_reviews(
@@ -131,7 +126,7 @@ class Context(NodeCalls):
         answers: for a list the additions, otherwise the corrected value. An item without an earlier
         answer keeps its error.
         """
-        builder = ReviewPrompts(self, node, rows, answers)
+        builder = items.ReviewPrompts(self, node, rows, answers)
         await builder.send_all(builder.all_works())
         return builder.outcomes
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 from semgraph.expr.types import python_values
 from semgraph.llm.base import Vectors
 from semgraph.logical.prompt import Prompt, PromptSet, show
-from semgraph.logical.semantic import Semantic
+from semgraph.logical.semantic import VERDICTS, Semantic
+from semgraph.relational.batch import dense
 
 Block = Sequence[int]
 # The implementation of each operator that defines its answers.
@@ -27,6 +28,14 @@ REFERENCES = {
 OPERATORS = tuple(REFERENCES)
 
 
+class Item(NamedTuple):
+    """An item: its left row, for sem_join its right row, and for sem_agg and sem_topk its group."""
+
+    left: int
+    right: int = -1
+    group: int = 0
+
+
 class Rows(NamedTuple):
     """The items to answer, and the rows they refer to.
 
@@ -34,11 +43,10 @@ class Rows(NamedTuple):
         left: The left rows: the columns that the prompts read (dotted paths flattened to columns
             named by the path), in row order, without duplicates except for sem_agg.
         right: The right rows of a join, without duplicates; None for other operators.
-        items: One row for each item, in order: `left` int64 for sem_map and sem_filter; `left`,
-            `right` int64 for sem_join (the candidate pairs); `group`, `left` int64 for sem_agg and
-            sem_topk (groups from 0, rows in their order). Groups with equal rows become one group.
-            For sem_topk, equal rows of a group become one row, and a left row may be in several
-            groups.
+        items: The items in order: rows, for sem_join the candidate pairs, for sem_agg and sem_topk
+            the rows of groups, from group 0 on, in their order. Groups with equal rows become one
+            group. For sem_topk, equal rows of a group become one row, and a left row may be in
+            several groups.
         partition: The partition of each left row: rows of two partitions never share a request.
         prompt: For each left row, the index of its prompt in `node.prompt.all`: rows of two prompts
             never share a request.
@@ -50,7 +58,7 @@ class Rows(NamedTuple):
 
     left: pa.Table
     right: pa.Table | None
-    items: pa.Table
+    items: Sequence[Item]
     partition: Sequence[str]
     prompt: Sequence[int]
     times: Sequence[int] = ()
@@ -90,57 +98,51 @@ class Rows(NamedTuple):
         if self.right is None:
             right = pairs = None
         keys = Keys(node, self)
-        values = None if order is None else python_values(self.left.column(order))
+        values = [] if order is None else python_values(self.left.column(order))
+        places = [(value is None, 0 if value is None else value) for value in values]
         cut: list[list[int]] = []
-        for items in by_key(range(self.items.num_rows), keys.of):
-            if values is not None:
-                items.sort(key=lambda item: _sortable(values[keys.left[item]]))
+        for items in by_key(range(len(self.items)), keys.of):
+            if order is not None:
+                items.sort(key=lambda item: places[keys.left[item]])
             cut += _blocks(self, items, left, right, pairs)
         return cut
 
     @property
     def lefts(self) -> list[int]:
         """The left row of each item."""
-        return self._column("left")
+        return [item.left for item in self.items]
 
     @property
     def rights(self) -> list[int]:
         """The right row of each item, for sem_join."""
-        return self._column("right")
-
-    def _column(self, name: str) -> list[int]:
-        return self.items.column(name).to_pylist()  # type: ignore[return-value]
+        return [item.right for item in self.items]
 
     def only(self, items: Sequence[int]) -> Rows:
-        """The same rows with a selection of the items, renumbered in this order."""
-        own = [self.reasons[item] for item in items] if self.reasons else ()
-        return self._replace(items=self.items.take(pa.array(items, pa.int64())), reasons=own)
+        """The same rows with a selection of the items; items and groups are renumbered in this
+        order.
+        """
+        chosen, reasons = [self.items[item] for item in items], self.reasons
+        numbers, _ = dense([item.group for item in chosen])
+        own = [item._replace(group=n) for item, n in zip(chosen, numbers, strict=True)]
+        return self._replace(items=own, reasons=[reasons[i] for i in items] if reasons else ())
 
-    def again(self, reasons: Mapping[int, str]) -> Rows:
+    def again(self, node: Semantic, refused: Mapping[int, str]) -> Rows:
         """The same rows with the items (for sem_agg: the groups) whose answers were refused,
         renumbered in this order. The reason is added to earlier reasons.
         """
-        grouped = "group" in self.items.column_names
-        units = self._column("group") if grouped else range(self.items.num_rows)
-        items = [item for item, unit in enumerate(units) if unit in reasons]
-        part = self.only(items)
-        before = part.reasons or [()] * len(items)
-        part = part._replace(
-            reasons=[(*b, reasons[units[i]]) for b, i in zip(before, items, strict=True)]
-        )
-        if not grouped:
-            return part
-        place = {unit: number for number, unit in enumerate(reasons)}
-        groups = pa.array([place[units[item]] for item in items], pa.int64())
-        return part._replace(items=part.items.set_column(0, "group", groups))
+        units = self.units(node)
+        part = self.only([item for unit in refused for item in units[unit]])
+        added = [reason for unit, reason in refused.items() for _ in units[unit]]
+        before = part.reasons or [()] * len(added)
+        return part._replace(reasons=[(*b, r) for b, r in zip(before, added, strict=True)])
 
     def groups(self) -> list[list[int]]:
         """The items of each group, in their order, for sem_agg and sem_topk."""
-        numbers = self._column("group")
-        groups: list[list[int]] = [[] for _ in range(max(numbers, default=-1) + 1)]
-        for item, group in enumerate(numbers):
-            groups[group].append(item)
-        return groups
+        return by_key(range(len(self.items)), lambda item: self.items[item].group)
+
+    def units(self, node: Semantic) -> list[list[int]]:
+        """The items of each answer: one, or for sem_agg those of a group."""
+        return self.groups() if node.keyword == "sem_agg" else [[i] for i in range(len(self.items))]
 
 
 class RowEstimate(NamedTuple):
@@ -236,16 +238,10 @@ def log_odds(outcome: Outcome) -> float:
     return float(yes - no)
 
 
-_VERDICTS: dict[str, pa.Field[Any]] = {
-    "sem_filter": pa.field("keep", pa.bool_()),
-    "sem_join": pa.field("match", pa.bool_()),
-    "sem_topk": pa.field("score", pa.float64()),
-}
-
-
 def verdict_field(node: Semantic) -> pa.Field[Any] | None:
     """The field that the operator adds to the prompt's answers: `keep`, `match`, `score`, or None."""
-    return _VERDICTS.get(node.keyword)
+    name = VERDICTS.get(node.keyword)
+    return None if name is None else pa.field(name, pa.float64() if name == SCORE else pa.bool_())
 
 
 def refuse_answers(node: Semantic, because: str) -> str | None:
@@ -269,18 +265,12 @@ def refuse_check(node: Semantic, because: str) -> str | None:
 
 
 SCORE = "score"
-_ITEM: pa.Field[Any] = pa.field("item", pa.int64())
-_ENDS: tuple[pa.Field[Any], ...] = (
-    pa.field("error", pa.string()),
-    pa.field("calls", pa.list_(pa.string())),
-)
 
 
-def answer_schema(node: Semantic, *, scored: bool = False) -> pa.Schema:
-    """The schema of the table that `answer` returns for a node. `scored` adds the verdict's score."""
+def answer_fields(node: Semantic) -> list[pa.Field[Any]]:
+    """The values of an outcome of a node: the operator's own, and the prompt's answers."""
     verdict = verdict_field(node)
-    fields = [_ITEM, *([] if verdict is None else [verdict]), *node.answer_fields(), *_ENDS]
-    return pa.schema([*fields, pa.field(SCORE, pa.float64())] if scored else fields)
+    return [*([] if verdict is None else [verdict]), *node.answer_fields()]
 
 
 def prompt_numbers(prompts: PromptSet, picked: Sequence[str | None]) -> list[int | None]:
@@ -289,10 +279,6 @@ def prompt_numbers(prompts: PromptSet, picked: Sequence[str | None]) -> list[int
     places = {value: first[id(prompt)] for value, prompt in prompts.prompts}
     rest = None if prompts.otherwise is None else first[id(prompts.otherwise)]
     return [places.get(value or "", rest) for value in picked]
-
-
-def _sortable(value: Any) -> tuple[bool, Any]:
-    return (value is None, 0 if value is None else value)
 
 
 class Keys:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from semgraph.expr.duckdb import ORDINAL, type_over_groups
-from semgraph.expr.scalar import ROWS, Scalar, from_ast
+from semgraph.expr.scalar import ROWS, from_ast
 from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node, Sort, column_scalar
 from semgraph.logical.relational import Aggregate
@@ -32,6 +32,8 @@ from semgraph.relational.batch import (
 from semgraph.relational.segments import Segment, compile_segment, execute, run_segment
 from semgraph.relational.sql import order_sql, quote
 from semgraph.semantic import ask
+from semgraph.semantic.answers import answer_table
+from semgraph.semantic.contract import Item
 
 
 async def row_groups(
@@ -62,14 +64,10 @@ def _group_segment(node: SemAgg) -> Segment:
     columns = []
     for i, (scalar, kind) in enumerate(wanted):
         own = type_over_groups(scalar, source.schema, groups)
-        columns.append((f"#{i}", scalar if own == kind else _cast(scalar, kind)))
+        cast = exp.Cast(this=scalar.ast, to=exp.DataType.build(sql_type(kind), dialect="duckdb"))
+        columns.append((f"#{i}", scalar if own == kind else from_ast(cast, scalar.text)))
     root = Aggregate(input=source, by=by, add=tuple(columns), step=node.step, origin=node.origin)
     return compile_segment(root, {source: ROWS})
-
-
-def _cast(scalar: Scalar, kind: pa.DataType) -> Scalar:
-    to = exp.DataType.build(sql_type(kind), dialect="duckdb")
-    return from_ast(exp.Cast(this=scalar.ast, to=to), scalar.text)
 
 
 class RowGroup(NamedTuple):
@@ -163,15 +161,12 @@ async def _group_answers(
     items = _items([groups[i].rows for i in first])
     check_input = None if check_input is None else rows_at(check_input, first)
     answers = await ask.answer_items(node, table, None, items, asking, check_input=check_input)
-    return rows_at(answers, numbers)
+    return answer_table(node, [answers[number] for number in numbers])
 
 
-def _items(groups: Sequence[Sequence[int]]) -> dict[str, list[int]]:
+def _items(groups: Sequence[Sequence[int]]) -> list[Item]:
     """The rows of groups as items."""
-    return {
-        "group": [number for number, rows in enumerate(groups) for _ in rows],
-        "left": [row for rows in groups for row in rows],
-    }
+    return [Item(row, group=number) for number, rows in enumerate(groups) for row in rows]
 
 
 async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], asking: ask.Asking) -> ask.Answered:
@@ -179,11 +174,11 @@ async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], asking: ask.Asking
     (table,) = inputs
     groups = await row_groups(node.input, node.by, (), table, asking.now)
     items = _items(groups)
-    lefts = items["left"]
+    lefts = [item.left for item in items]
     keys = ask.question_keys(node, table, asking)
     answers = await _scores(node, table, keys, groups, asking)
-    scores = zip(items["group"], lefts, values(answers.column("score")), strict=True)
-    ranked = sorted((group, -score, row) for group, row, score in scores if score is not None)
+    scores = zip(items, values(answers.column("score")), strict=True)
+    ranked = sorted((i.group, -score, i.left) for i, score in scores if score is not None)
     best: list[tuple[int, int, float]] = []
     for _, rows in groupby(ranked, key=itemgetter(0)):
         best += [(row, rank, -less) for rank, (_, less, row) in enumerate(islice(rows, node.k))]
@@ -217,6 +212,7 @@ async def _scores(
     items = _items([*dict.fromkeys(distinct)])
     answers = await ask.answer_items(node, rows_at(table, first_rows), None, items, asking)
     numbers, _ = dense(distinct)
-    place = {pair: item for item, pair in enumerate(zip(*items.values(), strict=True))}
+    found = {(item.group, item.left): a for item, a in zip(items, answers, strict=True)}
     of_groups = zip(numbers, rows_by_group, strict=True)
-    return rows_at(answers, [place[group, kinds[row]] for group, rows in of_groups for row in rows])
+    asked = [found[group, kinds[row]] for group, rows in of_groups for row in rows]
+    return answer_table(node, asked)

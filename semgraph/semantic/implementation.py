@@ -13,7 +13,6 @@ import sys
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Real
@@ -25,16 +24,17 @@ import pyarrow as pa
 from semgraph.errors import EngineError, SemgraphError
 from semgraph.extras import lacking
 from semgraph.llm.base import Limits
-from semgraph.logical.semantic import Semantic
+from semgraph.logical.semantic import VERDICTS, Semantic
+from semgraph.semantic.answers import answer_table
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     REFERENCES,
     Cost,
     Observed,
+    Outcome,
     RowEstimate,
     Rows,
-    answer_schema,
-    verdict_field,
+    answer_fields,
 )
 
 N = TypeVar("N", bound=Semantic)
@@ -111,20 +111,17 @@ class Implementation(ABC, Generic[N]):
         """The estimated cost."""
 
     @abstractmethod
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
-        """Answer every item once.
-
-        Returns a table with `item` int64 (index into `rows.items`; for sem_agg: the group), the
-        answers, `error` string (NULL: answered) and `calls` list<string> (ids of the calls on which
-        the answer is based). The answers are, by operator:
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
+        """Answer every item: an outcome for each of `rows.items` (for sem_agg: for each group), in
+        order. Its values are, by operator:
 
         - sem_map and sem_agg: `node.answers`;
-        - sem_filter: `keep` boolean and `node.answers`;
-        - sem_join: `match` boolean and `node.answers` (NULL without a match);
-        - sem_topk: `score` double for every row; higher is better, ties are in row order.
+        - sem_filter: `keep`, true or false, and `node.answers`;
+        - sem_join: `match`, true or false, and with a match `node.answers`;
+        - sem_topk: the number `score` of every row; higher is better, ties are in row order.
 
-        sem_filter and sem_join may add a last column `score` double, the evidence for the verdict;
-        it is stored with the answers.
+        sem_filter and sem_join may add a number `score`, the evidence for the verdict; it is stored
+        with the answers.
         """
 
 
@@ -138,9 +135,9 @@ class PerItem(Implementation[N]):
         """A call for each item, in one round."""
         return Cost.of_items(rows.items, rows.items, seen)
 
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
         """Send each item alone."""
-        return await ctx.ask_packed(node, rows, ([item] for item in range(rows.items.num_rows)))
+        return await ctx.ask_packed(node, rows, ([item] for item in range(len(rows.items))))
 
 
 @dataclass(frozen=True)
@@ -160,71 +157,40 @@ class Packed(Implementation[N]):
         """A call for each block, in one round."""
         return Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
 
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
         """Send the rows in blocks."""
         return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))
 
 
-def check_answer(
-    node: Semantic, rows: Rows, table: pa.Table, implementation: object = None
-) -> None:
-    """Check the table of an implementation. Raises EngineError, which names the implementation and
-    its file: the schema is wrong, an item is missing, unknown or duplicated, or an item lacks both
-    verdict and error.
+def check_answer(node: Semantic, rows: Rows, answers: Any, implementation: object) -> list[Outcome]:
+    """The outcomes that an implementation returned. Raises EngineError, which names the
+    implementation and its file: there are more or fewer than items, one has neither an error nor
+    its values, or a value has a wrong type.
     """
-    expected = answer_schema(node)
-    wrong: str | None
-    if not isinstance(table, pa.Table):
-        wrong = f"it returned a {type(table).__name__}, not a pyarrow.Table"
-    elif not table.schema.equals(expected) and not _scored(node, table):
-        wrong = f"it returned columns ({_columns(table.schema)}), expected ({_columns(expected)})"
-    else:
-        items = table.column("item").to_pylist()
-        wrong = _wrong_items(node, rows, items) or _no_verdict(node, table)
-    if wrong:
-        who = "its implementation" if implementation is None else named(implementation)
-        what = f"{who} broke its contract: {wrong}. Correct its `answer`"
+    if wrong := _wrong(node, len(rows.units(node)), answers):
+        what = f"{named(implementation)} broke its contract: {wrong}. Correct its `answer`"
         raise EngineError(f"step {node.step}: {what}")
+    return list(answers)
 
 
-def _scored(node: Semantic, table: pa.Table) -> bool:
-    return node.keyword in {"sem_filter", "sem_join"} and table.schema.equals(
-        answer_schema(node, scored=True)
-    )
-
-
-def _wrong_items(node: Semantic, rows: Rows, items: Sequence[Any]) -> str | None:
-    count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
-    seen = Counter(items)
-    missing = [i for i in range(count) if i not in seen]
-    invalid = [i for i, n in seen.items() if n > 1 or i is None or not 0 <= i < count]
-    if not missing and not invalid:
-        return None
-    parts = [f"missing: {_first(missing)}"] * bool(missing)
-    parts += [f"twice or unknown: {_first(invalid)}"] * bool(invalid)
-    return f"each of the {count} items must come once; {'; '.join(parts)}"
-
-
-def _no_verdict(node: Semantic, table: pa.Table) -> str | None:
-    verdict = verdict_field(node)
-    if verdict is None:
-        return None
-    import pyarrow.compute as pc
-
-    bare = pc.and_(pc.is_null(table.column("error")), pc.is_null(table.column(verdict.name)))
-    item = pc.index(bare, True).as_py()
-    if item < 0:
-        return None
-    number = table.column("item")[item].as_py()
-    return f'item {number} has neither "{verdict.name}" nor an error'
-
-
-def _first(items: Sequence[Any]) -> str:
-    return ", ".join(map(str, items[:5])) + (", ..." if len(items) > 5 else "")
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{schema.field(i).name}: {schema.field(i).type}" for i in range(len(schema)))
+def _wrong(node: Semantic, count: int, answers: Any) -> str | None:
+    if not isinstance(answers, Sequence):
+        return f"it returned a {type(answers).__name__}, not a list of Outcome"
+    if others := {type(each).__name__ for each in answers if not isinstance(each, Outcome)}:
+        return f"it returned a list of {', '.join(sorted(others))}, not of Outcome"
+    if len(answers) != count:
+        return f"it returned {len(answers)} outcomes for {count} items"
+    verdict, names = VERDICTS.get(node.keyword), [f.name for f in answer_fields(node)]
+    for item, (values, error, _) in enumerate(answers):
+        own = {**(values or {})}
+        lacks = [n for n in names if n not in own or (n == verdict and own[n] is None)]
+        if error is None and lacks and own.get("match") is not False:
+            return f'item {item} has neither "{lacks[0]}" nor an error'
+    try:
+        answer_table(node, answers)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return f"a value has a wrong type: {error}"
+    return None
 
 
 LONGEST = 2.0  # the maximum seconds without an await in a check
@@ -323,15 +289,15 @@ def seconds_without_processor() -> float:
 
 async def watched(
     implementation: Implementation[Any], node: Semantic, rows: Rows, ctx: Context
-) -> pa.Table:
-    """The answers of an implementation; logs a warning if it blocked the event loop. Raises
+) -> list[Outcome]:
+    """The checked answers of an implementation; logs a warning if it blocked the event loop. Raises
     EngineError for an error that is not semgraph's; the message names step, file and line.
     """
     call = Watched(implementation.answer(node, rows, ctx), implementation, node.step)
-    table: pa.Table = await call
+    answers = await call
     if call.longest > _WARN_SECONDS:
         _LOG.warning(call.blocked())
-    return table
+    return check_answer(node, rows, answers, implementation)
 
 
 def named(implementation: object, error: BaseException | None = None) -> str:
@@ -372,15 +338,11 @@ def invalid_cost(cost: object) -> str | None:
     if not isinstance(cost, Cost):
         return f"it estimated {_short(cost)}, not a Cost"
     for name, value in cost._asdict().items():
-        optional = name in {"tokens_in", "tokens_out", "least"}
-        if (value is None and optional) or (_is_number(value) and value >= 0):
-            continue
-        return f"it estimated {name} {_short(value)}, not a number from 0 on"
+        number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+        absent = value is None and name in {"tokens_in", "tokens_out", "least"}
+        if not absent and not (number and value >= 0):
+            return f"it estimated {name} {_short(value)}, not a number from 0 on"
     return None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _short(value: object) -> str:

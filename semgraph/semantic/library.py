@@ -22,7 +22,6 @@ from semgraph.errors import (
     DataError,
     EngineError,
     PlanError,
-    Position,
     Problem,
     SemgraphError,
     among,
@@ -84,7 +83,10 @@ class ClusterFile(NamedTuple):
             what = f"{file}: a type of cluster is unknown: {error}"
             raise PlanError(what, hint="import it where the file is run") from error
         own = [each for name, each in listed.items() if name not in _GIVEN]
-        needs = tuple(name for name in _READS if name in hints and not _optional(hints[name]))
+        needed = {
+            n: h for n, h in hints.items() if h is not Any and NoneType not in (h, *get_args(h))
+        }
+        needs = tuple(name for name in _READS if name in needed)
         parameters = _dataclass_of(file, module, own, hints)
         extra = check_extra(file, getattr(module, "EXTRA", ""))
         return cls(file, function, parameters, needs, getattr(module, "refuses", None), extra)
@@ -111,10 +113,6 @@ def _dataclass_of(
     made = make_dataclass(file.stem, columns, frozen=True)
     made.__module__ = module.__name__
     return made
-
-
-def _optional(hint: Any) -> bool:
-    return hint is Any or NoneType in (hint, *get_args(hint))
 
 
 class Algorithm(NamedTuple):
@@ -286,8 +284,8 @@ class Library:
             where = f"it must be <folder>/{operator}/<name>.py, and the folder named: --operators, or in semgraph.toml"
             what = f'"{name}" is in no folder that code is run from'
             raise PlanError(what, there=there, hint=where)
-        exact = EXACT if operator == Cluster.keyword else ()
-        what = "algorithm" if operator == Cluster.keyword else "implementation"
+        clusters = operator == Cluster.keyword
+        exact, what = (EXACT, "algorithm") if clusters else ((), "implementation")
         known = [*exact, *(self._short(operator, n) for n in self.names(operator))]
         there = f"{what.capitalize()}s: {', '.join(known)}"
         hint = did_you_mean(name, [*exact, *files])
@@ -458,20 +456,15 @@ def choose(
                 choice = plan.choice(node.step) or node.choice
                 algorithms[node] = algorithm_of(node, choice, library)
         except PlanError as error:
-            position = _position_of(node, plan)
+            position = node.origin
+            if isinstance(node, Cluster) and node.origin and not plan.choice(node.step):
+                position = node.origin.algorithm or position  # the node itself chooses it
             problems += [
                 Problem(p.what, node.step, position, p.there, p.hint) for p in error.problems
             ]
     if problems:
         raise PlanError(*problems)
     return Chosen(implementations, algorithms)
-
-
-def _position_of(node: Node, plan: LogicalPlan) -> Position | None:
-    """The position of a cluster's `algorithm` if the node itself chooses it, else of the node."""
-    if isinstance(node, Cluster) and node.origin and not plan.choice(node.step):
-        return node.origin.algorithm or node.origin
-    return node.origin
 
 
 def _implementation_of(

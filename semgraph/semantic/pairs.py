@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -26,6 +26,8 @@ from semgraph.relational.batch import (
 from semgraph.relational.segments import execute
 from semgraph.relational.sql import RIGHT_ORDINAL, join_condition, order_sql, right_side
 from semgraph.semantic import ask
+from semgraph.semantic.answers import answer_table
+from semgraph.semantic.contract import Item
 
 
 class Pair(NamedTuple):
@@ -152,7 +154,7 @@ async def _answers(
     rights, first_right = dense([texts[1][pair.right] for pair in pairs])
     sides = list(zip(lefts, rights, strict=True))
     questions = sorted(dict.fromkeys(sides), key=itemgetter(0))  # by left row
-    items = {"left": [left for left, _ in questions], "right": [right for _, right in questions]}
+    items = [Item(*question) for question in questions]
     left = rows_at(inputs[0], [pairs[i].left for i in first_left])
     right = rows_at(inputs[1], [pairs[i].right for i in first_right])
     owners = [pairs[i].owner for i in first_left]
@@ -162,7 +164,8 @@ async def _answers(
     )
     number = {question: i for i, question in enumerate(questions)}
     asked = zip(pairs, sides, strict=True)
-    return [pair._replace(question=number[question]) for pair, question in asked], answers
+    pairs = [pair._replace(question=number[question]) for pair, question in asked]
+    return list(pairs), answer_table(node, answers)
 
 
 def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
@@ -174,16 +177,17 @@ def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
 
 
 def _check_input(
-    node: SemJoin, left: pa.Table, right: pa.Table, items: Mapping[str, Sequence[int]]
+    node: SemJoin, left: pa.Table, right: pa.Table, items: Sequence[Item]
 ) -> pa.Table | None:
     """The columns that the join's check reads, one row per item; None without a check."""
     if node.check is None:
         return None
-    check_input = ask.check_input_of(node, rows_at(left, items["left"]))
+    check_input = ask.check_input_of(node, rows_at(left, [item.left for item in items]))
     if check_input is None or node.alias not in node.check.roots:
         return check_input
     columns = dict(zip(check_input.column_names, check_input.columns, strict=True))
-    return pa.table({**columns, node.alias: _right_rows(node, rows_at(right, items["right"]))})
+    rights = rows_at(right, [item.right for item in items])
+    return pa.table({**columns, node.alias: _right_rows(node, rights)})
 
 
 def _right_rows(node: SemJoin, right: pa.Table) -> pa.StructArray:

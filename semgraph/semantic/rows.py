@@ -13,6 +13,7 @@ from collections.abc import (
     Container,
     Generator,
     Iterable,
+    Mapping,
     Sequence,
 )
 from dataclasses import dataclass
@@ -27,36 +28,15 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Stop
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.relational.batch import (
-    INPUT_ROW,
-    PARTITION,
-    Batch,
-    conform,
-    dense,
-    pick,
-    rows_at,
-    runtime_schema,
-    values,
-)
+from semgraph.relational import batch
 from semgraph.relational.segments import column_of
-from semgraph.semantic.ask import (
-    Answered,
-    Asking,
-    Failure,
-    Flags,
-    QuestionKey,
-    answer_columns,
-    answer_items,
-    check_input_of,
-    evidence,
-    failures,
-    question_keys,
-)
-from semgraph.semantic.contract import RowEstimate, answer_schema
+from semgraph.semantic import ask
+from semgraph.semantic.answers import answer_table
+from semgraph.semantic.contract import Item, Outcome, RowEstimate
 from semgraph.semantic.groups import row_groups
 from semgraph.semantic.implementation import Implementation, estimated
 
-Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
+Through = Callable[[batch.Batch], Awaitable[tuple[batch.Batch, Sequence[int]]]]
 
 
 @dataclass
@@ -118,11 +98,11 @@ def chunks(
 async def in_chunks(
     node: SemMap | SemFilter,
     stop: Stop,
-    rows: Batch,
+    rows: batch.Batch,
     at_once: int,
     now: datetime | None,
     through: Through,
-) -> Batch:
+) -> batch.Batch:
     """Pass the rows of a relation through stacked operators, in chunks, until enough rows result;
     the result is in the order of the relation.
 
@@ -140,9 +120,11 @@ async def in_chunks(
         places += sorted(passed)
         chunk = sorted(pending.send(passed))
     order = np.argsort(places).tolist()
-    table = rows_at(pa.concat_tables([piece.table for piece in pieces]), order)
+    table = batch.rows_at(pa.concat_tables([piece.table for piece in pieces]), order)
     sources = [source for piece in pieces for source in piece.sources or ()]
-    return Batch.of_table(table).with_sources([sources[i] for i in order] if sources else None)
+    return batch.Batch.of_table(table).with_sources(
+        [sources[i] for i in order] if sources else None
+    )
 
 
 def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementation[Any]) -> int:
@@ -153,21 +135,22 @@ def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementat
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1
 
 
-async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: ask.Asking) -> ask.Answered:
     """Add the answers to the rows as columns."""
     (table,) = inputs
-    rows = Batch.of_table(table)
+    rows = batch.Batch.of_table(table)
     selected = np.ones(table.num_rows, bool)
     if node.when is not None:
         selected = await _holds(node.when, node, rows, asking)
     if node.answer_schema:
         selected &= np.asarray(
-            [schema is not None for schema in values(pick(table, node.answer_schema))], bool
+            [schema is not None for schema in batch.values(batch.pick(table, node.answer_schema))],
+            bool,
         )
     asked = await _ask_rows(node, table, selected, asking, ~selected)
-    errors = values(asked.answers.column("error"))
+    errors = batch.values(asked.answers.column("error"))
     otherwise = dict(node.otherwise)
-    columns = answer_columns(node, asked.answers, asked.rows, table.num_rows)
+    columns = ask.answer_columns(node, asked.answers, asked.rows, table.num_rows)
     for f in node.answer_fields():
         if f.name in otherwise and not selected.all():
             rest = await column_of(otherwise[f.name], node.input, rows, asking.now, f.type)
@@ -176,14 +159,16 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> A
     if node.on_error != "null":
         lost = [row for row, error in zip(asked.rows, errors, strict=True) if error is not None]
         stays[lost] = False
-    failed = failures(node, table, asked.rows, errors)
+    failed = ask.failures(node, table, asked.rows, errors)
     return _answered(node, table, asked, columns, stays, failed)
 
 
-async def sem_filter(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def sem_filter(
+    node: SemFilter, inputs: Sequence[pa.Table], asking: ask.Asking
+) -> ask.Answered:
     """Keep the rows whose answer is yes, and those without `when` for which `otherwise` holds."""
     (table,) = inputs
-    rows, keep = Batch.of_table(table), np.zeros(table.num_rows, bool)
+    rows, keep = batch.Batch.of_table(table), np.zeros(table.num_rows, bool)
     selected = np.ones(table.num_rows, bool)
     if node.when is not None and node.otherwise is not None:
         selected = await _holds(node.when, node, rows, asking)
@@ -192,10 +177,10 @@ async def sem_filter(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking
     keep &= asked.reached
     keep[asked.rows] = [
         node.on_error == "null" if answer is None else answer
-        for answer in values(asked.answers.column("keep"))
+        for answer in batch.values(asked.answers.column("keep"))
     ]
-    failed = _failures(node, table, asked.rows, values(asked.answers.column("error")))
-    columns = answer_columns(node, asked.answers, asked.rows, table.num_rows)
+    failed = _failures(node, table, asked.rows, batch.values(asked.answers.column("error")))
+    columns = ask.answer_columns(node, asked.answers, asked.rows, table.num_rows)
     return _answered(node, table, asked, columns, keep, failed)
 
 
@@ -204,27 +189,28 @@ def _answered(
     table: pa.Table,
     asked: _RowAnswers,
     columns: dict[str, Any],
-    stays: Flags,
-    failed: tuple[Failure, ...],
-) -> Answered:
+    stays: ask.Flags,
+    failed: tuple[ask.Failure, ...],
+) -> ask.Answered:
     """The result: the rows that stay, with their answers."""
     places = np.flatnonzero(stays).tolist()
     result = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), **columns})
     if len(places) < table.num_rows:
         result = result.filter(pa.array(stays))
-    return Answered(
-        conform(result, runtime_schema(node)),
+    return ask.Answered(
+        batch.conform(result, batch.runtime_schema(node)),
         failed,
         node.on_error == "null",
-        evidence(table, asked.rows, asked.texts, asked.answers),
+        ask.evidence(table, asked.rows, asked.texts, asked.answers),
         len(asked.rows),
-        places,
         sources=[(place,) for place in places],
         about=[(row,) for row in asked.rows],
     )
 
 
-async def _holds(scalar: Scalar, node: SemMap | SemFilter, rows: Batch, asking: Asking) -> Flags:
+async def _holds(
+    scalar: Scalar, node: SemMap | SemFilter, rows: batch.Batch, asking: ask.Asking
+) -> ask.Flags:
     """For each row whether a condition is true."""
     column = await column_of(scalar, node.input, rows, asking.now, pa.bool_())
     return np.asarray([bool(holds) for holds in column.column("x")], bool)
@@ -232,15 +218,15 @@ async def _holds(scalar: Scalar, node: SemMap | SemFilter, rows: Batch, asking: 
 
 def _failures(
     node: SemFilter, table: pa.Table, answered: Sequence[int], errors: Sequence[str | None]
-) -> tuple[Failure, ...]:
+) -> tuple[ask.Failure, ...]:
     """The rows with an error. A row that an earlier join repeated is one failure, without the
     joined columns.
     """
     if not node.original_columns:
-        return failures(node, table, answered, errors)
-    names = (*node.original_columns, INPUT_ROW, PARTITION)
+        return ask.failures(node, table, answered, errors)
+    names = (*node.original_columns, batch.INPUT_ROW, batch.PARTITION)
     own = table.select([name for name in names if name in table.column_names])
-    failed = failures(node, own, answered, errors)
+    failed = ask.failures(node, own, answered, errors)
     first = {
         (failure.input_row, canonical_json(failure.row)): failure for failure in reversed(failed)
     }
@@ -254,100 +240,73 @@ class _RowAnswers:
     rows: Sequence[int]  # the numbers of the answered rows, ascending
     texts: Sequence[str]  # the columns that the prompt reads from these rows, as JSON
     answers: pa.Table  # of these rows
-    reached: Flags  # of each row, whether it was processed: a limit may end the work before
+    reached: ask.Flags  # of each row, whether it was processed: a limit may end the work before
 
 
 async def _ask_rows(
-    node: SemMap | SemFilter, table: pa.Table, selected: Flags, asking: Asking, stay_unasked: Flags
-) -> _RowAnswers:
-    """Answer the selected rows of a relation, until `node.stop` has enough. `stay_unasked` are the
-    rows that are in the result without an answer.
-    """
-    if node.stop is not None:
-        return await _ask_until_enough(node, node.stop, table, selected, asking, stay_unasked)
-    index = np.flatnonzero(selected).tolist()
-    left = table if len(index) == table.num_rows else rows_at(table, index)
-    keys = question_keys(node, left, asking)
-    numbers, first = dense(keys)
-    if asking.known is not None:
-        whole = _concat(node, await _reusing_known(node, left, keys, asking, asking.known))
-    elif len(first) == len(keys):
-        whole = await _answers(node, left, asking)
-    else:  # rows with equal keys share one question
-        times = np.bincount(np.asarray(numbers)).tolist()
-        whole = rows_at(await _answers(node, rows_at(left, first), asking, times), numbers)
-    return _RowAnswers(index, [key.text for key in keys], whole, np.ones(table.num_rows, bool))
-
-
-async def _ask_until_enough(
     node: SemMap | SemFilter,
-    stop: Stop,
     table: pa.Table,
-    selected: Flags,
-    asking: Asking,
-    stay_unasked: Flags,
+    selected: ask.Flags,
+    asking: ask.Asking,
+    stay_unasked: ask.Flags,
 ) -> _RowAnswers:
-    """Answer the selected rows in the limit's order, chunk by chunk."""
-    at_once = rows_a_call(node, table.num_rows, asking.implementation)
-    keys: Sequence[object] = (
-        question_keys(node, table, asking) if at_once > 1 else range(table.num_rows)
-    )
-    questions = [key if chosen else None for key, chosen in zip(keys, selected, strict=True)]
+    """Answer the selected rows of a relation; below a limit in its order, chunk by chunk, until
+    `node.stop` has enough. `stay_unasked` are the rows that are in the result without an answer.
+    """
+    index = np.flatnonzero(selected).tolist()
+    left = table if len(index) == table.num_rows else batch.rows_at(table, index)
+    keys = dict(zip(index, ask.question_keys(node, left, asking), strict=True))
     known = {} if asking.known is None else asking.known
-    groups = await row_groups(node.input, stop.by, stop.order, table, asking.now)
-    pending = chunks(groups, stop.n, at_once, questions, known)
-    reached = np.zeros(table.num_rows, bool)
-    answers: dict[int, tuple[str, pa.Table]] = {}  # text and answer of each row
-    chunk = next(pending)
+    pending, chunk = None, list(range(table.num_rows))
+    if node.stop is not None:
+        at_once = rows_a_call(node, table.num_rows, asking.implementation)
+        groups = await row_groups(node.input, node.stop.by, node.stop.order, table, asking.now)
+        pending = chunks(groups, node.stop.n, at_once, list(map(keys.get, chunk)), known)
+        chunk = next(pending)
+    reached, answers = np.zeros(table.num_rows, bool), dict[int, Outcome]()
     while chunk:
         reached[chunk] = True
-        index = sorted(row for row in chunk if selected[row])
-        left = rows_at(table, index)
-        row_keys = question_keys(node, left, asking)
-        new = await _reusing_known(node, left, row_keys, asking, known)
-        texts = [key.text for key in row_keys]
-        answers |= dict(zip(index, zip(texts, new, strict=True), strict=True))
-        stay = {row for row, answer in zip(index, new, strict=True) if _stays(node, answer)}
-        stay |= {row for row in chunk if not selected[row] and stay_unasked[row]}
-        chunk = pending.send(stay)
+        rows = sorted(row for row in chunk if row in keys)
+        new = await _reusing_known(node, table, {row: keys[row] for row in rows}, asking, known)
+        answers |= zip(rows, new, strict=True)
+        if pending is None:
+            break
+        chunk = pending.send(
+            {r for r in chunk if (_stays(node, answers[r]) if r in keys else stay_unasked[r])}
+        )
     rows = sorted(answers)
-    whole = _concat(node, [answers[row][1] for row in rows])
-    return _RowAnswers(rows, [answers[row][0] for row in rows], whole, reached)
+    table = answer_table(node, [answers[row] for row in rows])
+    return _RowAnswers(rows, [keys[row].text for row in rows], table, reached)
 
 
-def _concat(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(answers) if answers else answer_schema(node).empty_table()
-
-
-def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
+def _stays(node: SemMap | SemFilter, answer: Outcome) -> bool:
     """Whether a row with this answer is in the result."""
-    if answer.column("error")[0].as_py() is not None:
+    if answer.error is not None:
         return node.on_error == "null"
-    return bool(answer.column("keep")[0].as_py()) if "keep" in answer.column_names else True
-
-
-async def _answers(
-    node: SemMap | SemFilter, left: pa.Table, asking: Asking, times: Sequence[int] = ()
-) -> pa.Table:
-    items = {"left": range(left.num_rows)}
-    return await answer_items(
-        node, left, None, items, asking, times, check_input=check_input_of(node, left)
-    )
+    return isinstance(node, SemMap) or bool((answer.values or {})["keep"])
 
 
 async def _reusing_known(
     node: SemMap | SemFilter,
-    left: pa.Table,
-    keys: Sequence[QuestionKey],
-    asking: Asking,
-    known: dict[object, pa.Table],
-) -> list[pa.Table]:
-    """The answers of the rows; rows with equal keys reuse the known answer."""
-    new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
-    places = sorted(new.values())
-    if places:
-        counts = Counter(keys)
+    table: pa.Table,
+    keys: Mapping[int, ask.QuestionKey],
+    asking: ask.Asking,
+    known: dict[object, Outcome],
+) -> list[Outcome]:
+    """The answers of some rows, by their keys; rows with equal keys share one, also a known one."""
+    new = {key: row for row, key in reversed([*keys.items()]) if key not in known}
+    if new:
+        places, counts = sorted(new.values()), Counter(keys.values())
         times = [counts[keys[place]] for place in places]
-        answers = await _answers(node, rows_at(left, places), asking, times)
-        known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
-    return [known[key] for key in keys]
+        left = table if len(places) == table.num_rows else batch.rows_at(table, places)
+        answers = await ask.answer_items(
+            node,
+            left,
+            None,
+            [Item(row) for row in range(len(places))],
+            asking,
+            times if max(times) > 1 else (),
+            check_input=ask.check_input_of(node, left),
+        )
+        known |= {keys[place]: answer for place, answer in zip(places, answers, strict=True)}
+    return [known[key] for key in keys.values()]

@@ -1,10 +1,12 @@
-"""Verdicts by log-odds (the implementations `logit`) and by votes (`vote`)."""
+"""Verdicts by log-odds (the implementations `logit`) and by votes (`vote`), and rankings by windows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
@@ -15,15 +17,16 @@ import pyarrow as pa
 from semgraph.errors import PlanError, did_you_mean
 from semgraph.expr.functions import key
 from semgraph.llm.base import Limits
-from semgraph.logical.semantic import Semantic, SemJoin
-from semgraph.semantic.answers import answer_table
+from semgraph.logical.semantic import VERDICTS, Semantic, SemJoin, SemTopk
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     REFERENCES,
     SCORE,
     Cost,
+    Item,
     Observed,
     Outcome,
+    Ranking,
     RowEstimate,
     Rows,
     by_key,
@@ -51,13 +54,11 @@ def read_labels(node: Semantic, rows: Rows, path: str) -> tuple[Rows, list[bool]
         raise file.wrong("it has no rows")
     if None in labels:
         raise file.wrong(f'a row has no "{verdict.name}"')
-    numbers = pa.array(range(len(labels)), pa.int64())
-    sides = ["left"] if rows.right is None else ["left", "right"]
     right = None
     if rows.right is not None:
         assert isinstance(node, SemJoin)
         right = file.side(rows.right, node.prompt.other_fields, f"{node.alias}.")
-    items = pa.table(dict.fromkeys(sides, numbers))
+    items = [Item(number, number) for number in range(len(labels))]
     left = file.side(rows.left, node.prompt.fields)
     return Rows(left, right, items, [""] * len(labels), file.prompts()), labels
 
@@ -66,21 +67,17 @@ class _File:
     """A file of labels; errors name the file and the step."""
 
     def __init__(self, node: Semantic, path: str) -> None:
-        self._node, self._path = node, path
+        self._node, self.wrong = node, partial(_wrong_labels, node, path)
         try:
             self._table = _read(Path(path).expanduser())
         except (OSError, pa.ArrowException) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             raise self.wrong(f"it cannot be read: {first}") from error
 
-    def wrong(self, what: str, hint: str | None = None) -> PlanError:
-        """The error to raise."""
-        return _wrong_labels(self._node, self._path, what, hint)
-
     def side(self, like: pa.Table, names: Sequence[str], prefix: str = "") -> pa.Table:
         """The columns of one side that the prompts read, with the types of `like`."""
-        fields = {name: like.schema.field(name) for name in names}
-        return pa.table({name: self.column(prefix + name, f) for name, f in fields.items()})
+        columns = (self.column(prefix + name, like.schema.field(name)) for name in names)
+        return pa.table(dict(zip(names, columns, strict=True)))
 
     def column(self, name: str, field: pa.Field[Any]) -> pa.ChunkedArray[Any]:
         """A column with the type of a field."""
@@ -227,19 +224,17 @@ class ByLogOdds(PerItem[N]):
             return None
         return f"the model returns no log-probabilities; use {REFERENCES[node.keyword]}"
 
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
         """Ask for one word about each item."""
-        return answer_table(node, await self.verdicts(node, rows, ctx), scored=True)
+        return await self.verdicts(node, rows, ctx)
 
     async def verdicts(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
         """The outcome of each item: the verdict and, under `score`, the calibrated log-odds of yes.
         Raises PlanError if the labels cannot be used, and ModelUnavailable if the endpoint returns
         no log-probabilities.
         """
-        verdict = verdict_field(node)
-        assert verdict is not None
         key = (node.fingerprint, self._stamp())
-        if self.labels and rows.items.num_rows and key not in self.curves:
+        if self.labels and rows.items and key not in self.curves:
             self.curves[key] = await self._calibrated(node, rows, ctx)
         answers = await ctx.ask_words(node, rows)
         curve = self.curves.get(key) or Curve(1.0, -ctx.limits.yes_from)
@@ -249,7 +244,7 @@ class ByLogOdds(PerItem[N]):
             scores = _centred(rows, scores)
         least = math.log(self.threshold / (1 - self.threshold))
         for item, score in scores.items():
-            values = {verdict.name: score > least, SCORE: score}
+            values = {VERDICTS[node.keyword]: score > least, SCORE: score}
             answers[item] = answers[item]._replace(values=values)
         return answers
 
@@ -322,11 +317,10 @@ class Vote(Implementation[N]):
         calls = rows.items * self.samples
         return Cost.of_items(calls, calls, seen)
 
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
         """Send each row alone, several times."""
         drawn = await ctx.ask_samples(node, rows, self.samples, self.temperature)
-        scored = verdict_field(node) is not None
-        return answer_table(node, [elected(node, each) for each in drawn], scored=scored)
+        return [elected(node, each) for each in drawn]
 
 
 def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
@@ -341,10 +335,10 @@ def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
     calls = tuple(call for each in samples for call in each.calls)
     if 2 * len(answers) < len(samples):
         return Outcome(None, next(each.error for each in samples if each.error), calls)
-    verdict = verdict_field(node)
+    verdict = VERDICTS.get(node.keyword)
     candidates, values = answers, dict[str, Any]()
     if verdict is not None:
-        votes = [bool(each[verdict.name]) for each in answers]
+        votes = [bool(each[verdict]) for each in answers]
         yes = sum(votes)
         winner = votes[0] if 2 * yes == len(votes) else 2 * yes > len(votes)
         candidates = [each for each, vote in zip(answers, votes, strict=True) if vote == winner]
@@ -375,16 +369,62 @@ def similarity(one: Any, other: Any) -> float:
     if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
         return math.fsum(similarity(one[name], other[name]) for name in one) / max(len(one), 1)
     if isinstance(one, list) and isinstance(other, list):
-        entries, others = set(map(_normal, one)), set(map(_normal, other))
+        entries, others = set(map(normal, one)), set(map(normal, other))
         either = entries | others
         return len(entries & others) / len(either) if either else 1.0
-    return float(_normal(one) == _normal(other))
+    return float(normal(one) == normal(other))
 
 
-def _normal(value: Any) -> Any:
+def normal(value: Any) -> Any:
     """A hashable value, equal for texts that differ only in case and white space."""
     if isinstance(value, str):
         return key(value)
     if isinstance(value, Mapping):
-        return tuple((name, _normal(inner)) for name, inner in value.items())
-    return tuple(map(_normal, value)) if isinstance(value, list) else value
+        return tuple((name, normal(inner)) for name, inner in value.items())
+    return tuple(map(normal, value)) if isinstance(value, list) else value
+
+
+class RankedGroup(ABC):
+    """A group that is ranked by windows of its items, in rounds; `errors` are its failed items."""
+
+    def __init__(self, items: Sequence[int], k: int) -> None:
+        self.k, self.size = k, len(items)
+        self.errors: dict[int, Outcome] = {}
+        self.calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
+
+    @abstractmethod
+    def windows(self) -> Sequence[Sequence[int]]:
+        """The windows of the next round; none after the last."""
+
+    @abstractmethod
+    def take(self, window: Sequence[int], ranking: Ranking) -> None:
+        """Use the ranking of a window of this round."""
+
+    @abstractmethod
+    def places(self) -> Iterable[int]:
+        """The items, best first."""
+
+    def fail(self, window: Sequence[int], ranking: Ranking) -> None:
+        """Items that failed alone are errors; if none did, all items of the window are."""
+        for item in ranking.faulty or window:
+            own = ranking.faulty.get(item) or Outcome(None, ranking.error)
+            self.errors[item] = own._replace(calls=(*self.calls[item], *own.calls))
+
+
+async def ranked(
+    node: SemTopk, rows: Rows, ctx: Context, groups: Sequence[RankedGroup]
+) -> list[Outcome]:
+    """Rank groups round by round, all together. The score of an item is by its rank."""
+    while windows := [(group, window) for group in groups for window in group.windows()]:
+        rankings = await ctx.ask_rankings(node, rows, [window for _, window in windows])
+        for (group, window), ranking in zip(windows, rankings, strict=True):
+            for item in window:
+                group.calls[item] += ranking.calls
+            group.take(window, ranking)
+    outcomes = dict[int, Outcome]()
+    for group in groups:
+        outcomes |= group.errors
+        for place, item in enumerate(i for i in group.places() if i not in group.errors):
+            values = {"score": 100.0 * (1 - place / group.size)}
+            outcomes[item] = Outcome(values, None, group.calls[item])
+    return [outcomes[item] for item in range(len(rows.items))]

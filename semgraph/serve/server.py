@@ -137,7 +137,8 @@ class ToolServer:
     ) -> CallToolResult:
         """The result of a call, in the thread of its client, which has a few calls at a time."""
         DEADLINE.set(Deadline(lambda: self._seconds))
-        client = _client(context)
+        request = context.request  # none over stdio: there is one client
+        client = request and (request.headers.get("mcp-session-id") or request.client)
         async with (
             self._clients.setdefault((client, tool.writes), Turns(_CALLS)),
             _reporting(context) as progress,
@@ -202,12 +203,6 @@ class ToolServer:
             structured_content=outcome,
             is_error=result.exit_code != 0,
         )
-
-
-def _client(context: Context) -> object:
-    """The caller: a session, or the connection of a request; over stdio there is one client."""
-    request = context.request
-    return request and (request.headers.get("mcp-session-id") or request.client)
 
 
 def _described(tool: PlanTool) -> Tool:

@@ -114,9 +114,8 @@ class PlanTool:
         params, preset = remaining.pop(PARAMS, None), remaining.pop(PRESET, None)
         if params is not None and not isinstance(params, Mapping):
             raise PlanError(f"{PARAMS} must be an object of parameters")
-        if preset is not None and (
-            not isinstance(preset, str) or preset.endswith((".yaml", ".yml"))
-        ):
+        is_file = isinstance(preset, str) and preset.endswith((".yaml", ".yml"))
+        if preset is not None and (is_file or not isinstance(preset, str)):
             raise PlanError(f"{PRESET} must be the name of a preset")
         known = [n for n, spec in self.plan.inputs.items() if visible(spec, self._filled[n])]
         for name in remaining:

@@ -186,9 +186,8 @@ async def serve_http(
     )
     if address.token:
         app = RequireToken(app, address.token)
-    config = uvicorn.Config(
-        app, ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE
-    )
+    quiet: dict[str, Any] = {"ws": "none", "log_config": None, "access_log": False}
+    config = uvicorn.Config(app, timeout_graceful_shutdown=_GRACE, **quiet)
     with _listening(address) as listener:
         http = _Http(config)
         serving = asyncio.ensure_future(http.serve(sockets=[listener]))

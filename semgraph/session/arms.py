@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.compare.request import ArmRequest
+from semgraph.compare.request import ArmRequest, ComparisonRequest
 from semgraph.compare.trial import checked
 from semgraph.compare.variants import Variant
-from semgraph.errors import PlanError
 from semgraph.llm.base import ROLES
 from semgraph.logical.plan import LogicalPlan, choices_over, without_absent
 from semgraph.optimizer import with_rules
@@ -35,18 +34,20 @@ class ArmMaker:
     rows: Callable[[LogicalPlan], Mapping[str, pa.Table]]  # of another plan
     _models: dict[str, Resources] = field(default_factory=dict)
 
+    def request(
+        self, arms: Mapping[str, ArmRequest], step: str = "", **more: Any
+    ) -> ComparisonRequest:
+        """A comparison of arms over the rows."""
+        plan = without_absent(self.base, self.inputs)
+        return ComparisonRequest(plan, self.inputs, arms, step, **more)
+
     def arms(self, variants: Mapping[str, Variant]) -> dict[str, ArmRequest]:
         """The arms by name. Raises PlanError with the problems of all."""
-        return checked({name: partial(self._arm, each) for name, each in variants.items()})
+        return checked(
+            {name: partial(self._arm, each) for name, each in variants.items()}, "variant"
+        )
 
     def _arm(self, variant: Variant) -> ArmRequest:
-        try:
-            return self._changed(variant)
-        except PlanError as error:
-            about = f"variant {variant.name}: "
-            raise PlanError(*(replace(p, what=about + p.what) for p in error.problems)) from None
-
-    def _changed(self, variant: Variant) -> ArmRequest:
         one, resources = variant.of(), self.resources
         named = {"llm": one.get("llm"), "embed": one.get("embedder")}
         models = variant.of("models") | {

@@ -77,12 +77,7 @@ class Committed:
     @cached_property
     def rows(self) -> dict[Row, CommittedRow]:
         """The committed rows."""
-        return {
-            (partition, row.row): row
-            for partition, history in self.history.items()
-            for window in history.windows
-            for row in window.rows
-        }
+        return {(name, row.row): row for name, window in self.windows for row in window.rows}
 
     @cached_property
     def windows(self) -> list[tuple[str, CommittedWindow]]:
@@ -94,14 +89,11 @@ class Committed:
         old = [name for name, window in self.windows if window.writes is None]
         if old and not self.adopted:
             what = (
-                f'rows of group "{old[0]}" were written by an earlier version, which did not record '
-                f"what {plan.name} wrote"
+                f'rows of group "{old[0]}" were written by an earlier version, which did not record'
             )
-            adopt = command(
-                f"semgraph refresh {plan.name} --adopt", "session.refresh(..., adopt=True)"
-            )
-            hint = f"to take all rows of its labels in these groups as its own: {adopt}"
-            raise PlanError(what, hint=hint)
+            typed = f"semgraph refresh {plan.name} --adopt", "session.refresh(..., adopt=True)"
+            hint = f"to take all rows of its labels in these groups as its own: {command(*typed)}"
+            raise PlanError(f"{what} what {plan.name} wrote", hint=hint)
 
     def changes(self, given: InputRows, *, complete: bool, retract: int | None) -> InputChanges:
         """Compare input rows with the committed ones. Raises PlanError if too many would go."""
@@ -110,11 +102,8 @@ class Committed:
             for m, key in enumerate(given.keys)
         }
         bare = {row for row, content in rows.items() if not content}
-        edited = {
-            row
-            for row in rows.keys() & self.rows.keys() - bare
-            if self.rows[row].content != rows[row]
-        }
+        known = rows.keys() & self.rows.keys() - bare
+        edited = {row for row in known if self.rows[row].content != rows[row]}
         new, absent = frozenset(rows.keys() - self.rows.keys()), self.rows.keys() - rows.keys()
         if not complete:
             return InputChanges(new, frozenset(edited), kept=frozenset(absent | bare))
@@ -163,13 +152,10 @@ class WindowLayout:
 
     def windows(self) -> tuple[RecordedWindow, ...]:
         """The windows, in order in each partition."""
-        return tuple(
-            window
-            for number, name in enumerate(self.rows.partitions)
-            for window in self._of_partition(
-                name, [self.rows.keys[m] for m in self.rows.of[number]]
-            )
-        )
+        windows: list[RecordedWindow] = []
+        for name, own in zip(self.rows.partitions, self.rows.of, strict=True):
+            windows += self._of_partition(name, [self.rows.keys[m] for m in own])
+        return tuple(windows)
 
     def _of_partition(self, name: str, keys: Sequence[str]) -> Iterator[RecordedWindow]:
         """The windows of a partition: committed ones keep their rows; new rows form windows of their

@@ -68,12 +68,9 @@ def diagnose(session: Session, *, call: bool, report: Callable[[str], None]) -> 
 
 def _python() -> Fact:
     what = f"{platform.python_version()} on {platform.system()} {platform.machine()}, semgraph {version('semgraph')}"
-    good = (3, 11) <= sys.version_info[:2] <= (3, 14)
-    return (
-        Fact(GOOD, "Python", what)
-        if good
-        else Fact(BAD, "Python", what, "semgraph is for Python 3.11 to 3.14")
-    )
+    if (3, 11) <= sys.version_info[:2] <= (3, 14):
+        return Fact(GOOD, "Python", what)
+    return Fact(BAD, "Python", what, "semgraph is for Python 3.11 to 3.14")
 
 
 def _extras(settings: Settings) -> Iterator[Fact]:
@@ -96,9 +93,8 @@ def _models(settings: Settings, untried: str) -> Iterator[Fact]:
         yield _model(role, settings.model(role), settings, untried)
         if role not in (*ROLES, *settings.chosen_roles):
             what = f"a role of your own: only prompts with `role: {role}` use this model"
-            yield Fact(
-                NOTE, role, what, "Rename it in [models] of semgraph.toml if you meant another role"
-            )
+            remedy = "Rename it in [models] of semgraph.toml if you meant another role"
+            yield Fact(NOTE, role, what, remedy)
     yield _model("embedder", settings.embedder, settings, untried)
 
 
@@ -129,9 +125,8 @@ def _store(session: Session) -> Fact:
         statistics = asyncio.run(_statistics(session))
     except SemgraphError as error:
         return Fact(BAD, "store", str(error))
-    counts = (
-        ", ".join(f"{count(n)} {label}" for label, n in statistics.counts.items() if n) or "empty"
-    )
+    found = [f"{count(n)} {label}" for label, n in statistics.counts.items() if n]
+    counts = ", ".join(found) or "empty"
     lengths = sorted(set(statistics.dimensions.values()))
     vectors = f"; vectors of {' and '.join(map(str, lengths))} dimensions" if lengths else ""
     what = f"{shown(settings)}: {counts}{vectors}"
@@ -151,14 +146,10 @@ def _disk(settings: Settings) -> Fact:
     folder = models_dir(settings.environment)
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
+    what = f"{size(free)} free for models in {folder}"
     if free < _LEAST_FREE:
-        return Fact(
-            NOTE,
-            "disk",
-            f"{size(free)} free for models in {folder}",
-            "Make room, or set SEMGRAPH_HOME",
-        )
-    return Fact(GOOD, "disk", f"{size(free)} free for models in {folder}")
+        return Fact(NOTE, "disk", what, "Make room, or set SEMGRAPH_HOME")
+    return Fact(GOOD, "disk", what)
 
 
 _LONGEST = 120.0
@@ -238,9 +229,8 @@ async def _embed(embedder: Embedder) -> str:
     embeddings = await embedder.embed([_SENTENCE])
     for error in embeddings.failed.values():
         raise error
-    return (
-        f"{plural(embeddings.vectors.shape[1], 'dimension')} ({duration(time.monotonic() - began)})"
-    )
+    took = duration(time.monotonic() - began)
+    return f"{plural(embeddings.vectors.shape[1], 'dimension')} ({took})"
 
 
 async def _try(spec: ModelSpec, settings: Settings) -> str:
@@ -267,9 +257,8 @@ def try_local(model: CatalogueModel) -> str:
     """Load a local model and let it answer. Raises as `_try` does."""
     key = "llm" if model.kind == "model" else "embedder"
     settings = Settings.load({key: f"local:{model.name}"})
-    return asyncio.run(
-        _try(settings.model() if model.kind == "model" else settings.embedder, settings)
-    )
+    spec = settings.model() if model.kind == "model" else settings.embedder
+    return asyncio.run(_try(spec, settings))
 
 
 def nothing_deleted(groups: Sequence[str], journal: Path | None, *, configured: bool) -> str:

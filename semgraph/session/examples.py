@@ -53,15 +53,11 @@ async def run_before(
         if plan.inputs:
             done += await run_before(one, prepare, resources)
         tables = typed_inputs(plan, {})
-        last = await run_plan(
-            replace(one, plan=without_absent(plan, tables), inputs=tables), resources
-        )
-        done.append(last)
+        one = replace(one, plan=without_absent(plan, tables), inputs=tables)
+        done.append(last := await run_plan(one, resources))
         if last.stopped:
-            later = request.plan.name
-            raise BudgetReached(
-                f"{plan.name}, on which the example of {later} depends, {last.stopped}; {later} was not begun"
-            )
+            what, later = f"{plan.name}, on which the example of", request.plan.name
+            raise BudgetReached(f"{what} {later} depends, {last.stopped}; {later} was not begun")
     return done
 
 
@@ -74,11 +70,8 @@ async def _refuse_deletes(plan: LogicalPlan, resources: Resources) -> None:
         StoreUnavailable: The store does not answer.
     """
     written = {sink.label.name for sink in plan.writes if isinstance(sink, Merge)}
-    deleted = [
-        sink.label.name
-        for sink in plan.writes
-        if isinstance(sink, Delete) and sink.label.name not in written
-    ]
+    deletes = (sink.label.name for sink in plan.writes if isinstance(sink, Delete))
+    deleted = [name for name in deletes if name not in written]
     if not deleted or not resources.may_hold_rows:
         return
     async with resources.opened_store(plan.graph) as store:
@@ -141,9 +134,8 @@ class Sample:
         """Lines of text below a tree."""
         lost = f", {plural(self.failed, 'row')} failed" if self.failed else ""
         known = f" ({self.replayed} of them from the journal)" if self.replayed else ""
-        lines = [
-            f"sample: {self.rows:,} of {self.of:,} rows of {self.input}, {self.calls:,} calls{known}{lost}, nothing written"
-        ]
+        of = f"{self.rows:,} of {self.of:,} rows of {self.input}"
+        lines = [f"sample: {of}, {self.calls:,} calls{known}{lost}, nothing written"]
         for name, (amount, text) in self._amounts().items():
             likely, least, most = map(text, self.all(amount))
             between = f" ({least} to {most})" if least != most else ""
@@ -157,13 +149,8 @@ class Sample:
             name: dict(zip(("likely", "least", "most"), self.all(amount), strict=True))
             for name, (amount, _) in self._amounts().items()
         }
-        return {
-            "rows": self.rows,
-            "of": self.of,
-            "input": self.input,
-            "calls": self.calls,
-            "all": all_rows,
-        }
+        data = {"rows": self.rows, "of": self.of, "input": self.input, "calls": self.calls}
+        return data | {"all": all_rows}
 
 
 async def sampled(
@@ -174,19 +161,16 @@ async def sampled(
     """
     name = sampled_input(plan, inputs)
     if rows < 1 or not name or not inputs[name].num_rows:
-        raise PlanError(
-            "there is nothing to sample",
-            hint=f"give the plan's inputs, with rows, and {option('sample', 20)}",
-        )
+        hint = f"give the plan's inputs, with rows, and {option('sample', 20)}"
+        raise PlanError("there is nothing to sample", hint=hint)
     some = sampled_rows(plan, dict(inputs), rows)
     from semgraph.compare.trial import partitions_read, snapshot
 
     async with resources.opened_store(plan.graph) as store:
         read = await snapshot(plan, store, partitions_read(plan, some))
     async with read.copy() as copy:
-        result = await run_plan(
-            RunRequest(plan, some, RunOptions(again=True), sample=True), resources.over(copy)
-        )
+        request = RunRequest(plan, some, RunOptions(again=True), sample=True)
+        result = await run_plan(request, resources.over(copy))
     cost = StepMetrics()
     for step in result.meter.steps.values():
         if step.operator:

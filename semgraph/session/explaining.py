@@ -107,7 +107,9 @@ class Explanation:
         self, physical: PhysicalPlan, names: list[str], form: ExplainFormat, note: str
     ) -> str:
         memory = self.resources.observations()
-        forecast, batched, skipped = None, await self._batched_operators(physical), ""
+        forecast, batched, skipped = None, frozenset[Node](), ""
+        if self.resources.sending_batches:
+            batched = batched_operators(physical, await self.resources.tokenizers(self.plan))
         if self.inputs is not None:
             inputs, skipped = await self._pending(self.inputs)
             estimator = await self._estimator(physical, inputs, memory)
@@ -181,12 +183,6 @@ class Explanation:
         seconds = forecast.seconds_in_order().times(part)
         lasts = f", {seconds.text(1)} s of calls" if seconds.known and seconds.value else ""
         return f"engine {spec} · {shards}{lasts}"
-
-    async def _batched_operators(self, physical: PhysicalPlan) -> frozenset[Node]:
-        """The operators whose requests go into batches."""
-        if not self.resources.sending_batches:
-            return frozenset()
-        return batched_operators(physical, await self.resources.tokenizers(self.plan))
 
     async def _estimator(
         self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table], memory: ObservationFile | None

@@ -67,17 +67,15 @@ class GroupTables:
 
     async def __aiter__(self) -> AsyncIterator[tuple[Label, pa.Table]]:
         for label in (*self.graph.nodes, *self.graph.edges):
-            yield label, await self._rows(label)
+            own = (self.graph.key, self.graph.partition, *label.ends, *properties(label))
+            names = list(dict.fromkeys(own))
+            rows = await self.store.scan(ScanQuery(label.name, names, [self.group]))
+            yield label, rows.select(names)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Which rows the store left out."""
         return tuple(note for note in self.store.notes if "left out " in note)
-
-    async def _rows(self, label: Label) -> pa.Table:
-        names = [self.graph.key, self.graph.partition, *label.ends]
-        names += [name for name in properties(label) if name not in names]
-        return (await self.store.scan(ScanQuery(label.name, names, [self.group]))).select(names)
 
 
 def properties(label: Label) -> dict[str, Type]:
@@ -164,7 +162,10 @@ async def networkx_graph(graph: Graph, tables: GroupTables) -> nx.MultiDiGraph:
             key = row[graph.key]
             values = {LABEL: label.name, **_attributes(row, label, kinds)}
             if label.kind == "node":
-                _refuse_equal(made, key, label)
+                if key in made:
+                    what = f"a {made.nodes[key][LABEL]} and a {label.name} have the key"
+                    hint = "export to Parquet, which keeps labels apart"
+                    raise DataError(f'{what} "{key}", which names one node of a graph', hint=hint)
                 made.add_node(key, **values)
             elif row["source"] in made and row["target"] in made:
                 made.add_edge(row["source"], row["target"], key, **values)
@@ -176,15 +177,6 @@ async def networkx_graph(graph: Graph, tables: GroupTables) -> nx.MultiDiGraph:
     if notes:
         made.graph["notes"] = notes
     return made
-
-
-def _refuse_equal(made: nx.MultiDiGraph, key: str, label: Label) -> None:
-    if key in made:
-        other = made.nodes[key][LABEL]
-        raise DataError(
-            f'a {other} and a {label.name} have the key "{key}", which names one node of a graph',
-            hint="export to Parquet, which keeps labels apart",
-        )
 
 
 def _attributes(row: Mapping[str, Any], label: Label, types: Mapping[str, Type]) -> dict[str, Any]:
@@ -201,11 +193,8 @@ def _attributes(row: Mapping[str, Any], label: Label, types: Mapping[str, Type])
 def _value(value: Any, kind: Type) -> Any:
     if kind.name == "json":
         return json.loads(value)
-    if isinstance(value, datetime):
-        return datetime.fromisoformat(
-            value.isoformat()
-        )  # a zone that pickles and compares anywhere
-    return value
+    # A time gets a zone that pickles and compares anywhere.
+    return datetime.fromisoformat(value.isoformat()) if isinstance(value, datetime) else value
 
 
 # -- files
@@ -222,10 +211,6 @@ def write_results(result: Result, to: Path) -> None:
     """Write the results of a run as one JSON object, a list of rows by name. Raises OSError."""
     with _replacing(to) as file:
         _dump({name: python_rows(table) for name, table in result.tables.items()}, file)
-
-
-def _write_json(made: nx.MultiDiGraph, file: Path) -> None:
-    _dump(nx.node_link_data(made, edges="edges"), file)
 
 
 def _dump(data: Any, file: Path) -> None:
@@ -287,15 +272,9 @@ class _LabelWriter:
         for label in labels:
             for name, kind in properties(label).items():
                 kinds.setdefault(name, set()).add(kind.arrow)
-        self._several = {name for name, types in kinds.items() if len(types) > 1} | {LABEL} & {
-            *kinds
-        }
-        fields: dict[str, pa.DataType] = {
-            LABEL: pa.string(),
-            **dict.fromkeys(
-                (graph.key, graph.partition, *(labels[0].ends if labels else ())), pa.string()
-            ),
-        }
+        self._several = {n for n, types in kinds.items() if len(types) > 1 or n == LABEL}
+        texts = (LABEL, graph.key, graph.partition, *(labels[0].ends if labels else ()))
+        fields: dict[str, pa.DataType] = dict.fromkeys(texts, pa.string())
         for label in labels:
             for name, kind in properties(label).items():
                 fields[self._column(label, name)] = kind.arrow
@@ -308,16 +287,11 @@ class _LabelWriter:
     def write(self, label: Label, table: pa.Table) -> None:
         """Append the rows of a label."""
         own = table.rename_columns([self._column(label, name) for name in table.column_names])
-        rows = table.num_rows
-        columns = {name: own.column(name) for name in own.column_names}
-        columns[LABEL] = pa.chunked_array([pa.array([label.name] * rows, pa.string())])
-        arrays = [
-            columns[field.name].cast(field.type)
-            if field.name in columns
-            else pa.nulls(rows, field.type)
-            for field in self.schema
-        ]
-        self._writer.write_table(pa.table(arrays, schema=self.schema))
+        own = own.append_column(LABEL, pa.array([label.name] * table.num_rows, pa.string()))
+        for field in self.schema:
+            if field.name not in own.column_names:
+                own = own.append_column(field, pa.nulls(table.num_rows, field.type))
+        self._writer.write_table(own.select(self.schema.names).cast(self.schema))
 
     def __enter__(self) -> Self:
         return self
@@ -343,5 +317,5 @@ def _replacing(file: Path) -> Iterator[Path]:
 
 _WRITERS: dict[str, Callable[[nx.MultiDiGraph, Path], None]] = {
     ".graphml": _write_graphml,
-    ".json": _write_json,
+    ".json": lambda made, file: _dump(nx.node_link_data(made, edges="edges"), file),
 }

@@ -20,19 +20,9 @@ from semgraph.frontend.classes import refuse_other_fields
 from semgraph.frontend.frame import Frame, input_frames
 from semgraph.frontend.row_files import LoadedInput, rows_given
 from semgraph.frontend.rows import few, read_rows, set_aside, shown
+from semgraph.logical import relational as rel
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, Windowing
-from semgraph.logical.relational import (
-    Add,
-    Computing,
-    Filter,
-    GroupJoin,
-    Input,
-    Join,
-    Require,
-    Union,
-    hashed,
-)  # fmt: skip
 from semgraph.logical.schema import PATH
 from semgraph.logical.semantic import SemMap
 from semgraph.options import ARGUMENTS, RunOptions
@@ -54,10 +44,8 @@ def example_rows(plan: LogicalPlan) -> Example:
     if not example:
         names = ", ".join(plan.inputs)
         every = "".join(f"; -i {name}=all" for name, spec in plan.inputs.items() if spec.or_all)
-        raise PlanError(
-            f"plan {plan.name} has no example: give its inputs ({names})",
-            hint=f"-i NAME=FILE{every}",
-        )
+        what = f"plan {plan.name} has no example: give its inputs ({names})"
+        raise PlanError(what, hint=f"-i NAME=FILE{every}")
     return Example(example.get("inputs") or {}, tuple(example.get("after") or ()))
 
 
@@ -65,21 +53,19 @@ def no_plan(value: object) -> PlanError:
     """The error for a value that is not a plan."""
     kind = type(value).__name__
     if hasattr(value, "columns") or isinstance(value, (list, tuple)):
-        return PlanError(
-            f"{kind} holds rows, and run needs what to do with them",
-            hint='make a relation: sg.table(rows).sem_filter("... {column} ...");'
-            ' or name a plan: run("PLAN", NAME=rows)',
-        )
+        hint = 'make a relation: sg.table(rows).sem_filter("... {column} ..."); or name a plan: run("PLAN", NAME=rows)'
+        return PlanError(f"{kind} holds rows, and run needs what to do with them", hint=hint)
     hint = "give a path, a name, a plan that load_plan gave, or a frame"
     return PlanError(f"{kind} is no plan", hint=hint)
 
 
 def refuse_unknown_words(
-    call: str, plan: LogicalPlan, names: Iterable[str], method: Callable[..., Any]
+    plan: LogicalPlan, names: Iterable[str], method: Callable[..., Any]
 ) -> None:
     """Refuse a keyword that is neither an input of the plan nor an option of the call, if it
     resembles an option of this or another call. Raises PlanError.
     """
+    call = method.__name__.removeprefix("a")
     options = [
         p.name for p in inspect.signature(method).parameters.values() if p.kind is p.KEYWORD_ONLY
     ]
@@ -105,7 +91,7 @@ def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: RunOptio
     for name, value in options.changed.items():
         is_of_option = callable(value) or isinstance(value, str | Path | int)
         if name in plan.inputs and name not in inputs and not is_of_option:
-            nodes = (node for node in walk(*plan.steps.values()) if isinstance(node, Input))
+            nodes = (node for node in walk(*plan.steps.values()) if isinstance(node, rel.Input))
             line = next((node.origin for node in nodes if node.name == name), None)
             what = f'input "{name}": {name}= is an option of this call, so its rows were not read'
             raise PlanError(what, position=line, hint=f'write inputs={{"{name}": rows}}')
@@ -125,25 +111,22 @@ def _windowing(plan: LogicalPlan, spec: InputSpec) -> Windowing | None:
     return plan.windows if plan.windows is not None and plan.windows.input == spec.name else None
 
 
-def refuse_other_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table], group: str) -> None:
-    """Refuse rows of a group other than the session's. Raises InputError."""
+def refuse_other_groups(
+    plan: LogicalPlan, tables: Mapping[str, pa.Table], group: str | None
+) -> None:
+    """Refuse rows of a group other than the session's, if it has one. Raises InputError."""
     problems = [
         Problem(
             f"input {name}, column {column}: {shown(other)} is not the group of this session, {shown(group)}",
             hint=f'write "{group}", or leave rows of other groups out',
         )
-        for name, table in tables.items()
+        for name, table in (tables.items() if group is not None else ())
         for column in group_columns(plan, plan.inputs[name])
         for other in table.column(column).unique().to_pylist()
         if other is not None and other != group
     ]
     if problems:
         raise InputError(*problems)
-
-
-def is_all(value: object) -> bool:
-    """Whether the value is the word for all partitions of the store, which replaces rows."""
-    return isinstance(value, str) and value == ALL
 
 
 def given_rows(plan: object, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,7 +196,7 @@ def sampled_rows(
     if number is None or not name or number >= tables[name].num_rows:
         return tables
     by = [windows.partition] if windows else [column for column, _ in plan.inputs[name].columns]
-    order = hashed(by, seed).sql + (", _place" if windows is None else "")
+    order = rel.hashed(by, seed).sql + (", _place" if windows is None else "")
     ranked = f"SELECT _place, rank() OVER (ORDER BY {order}) AS rank FROM t"
     sql = f"SELECT _place FROM ({ranked}) WHERE rank <= {number} ORDER BY _place"
     places = pa.array(range(tables[name].num_rows))
@@ -223,7 +206,8 @@ def sampled_rows(
 
 def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:
     """An input as a typed table; None if it means all partitions of the store."""
-    if spec.or_all and (value is None or is_all(getattr(value, "rows", value))):
+    word = getattr(value, "rows", value)
+    if spec.or_all and (value is None or (isinstance(word, str) and word == ALL)):
         return None
     cut = _windowing(plan, spec)
     value = rows_given(spec, value, cut)
@@ -231,7 +215,12 @@ def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:
     if isinstance(value, LoadedInput):
         value = value.rows
     if isinstance(value, Frame):
-        value = _rows_of(spec.name, value)
+        if value.made.table is None:
+            what = f"input {spec.name} is a relation that is not computed yet"
+            raise InputError(
+                f"{what} ({value.node.keyword})", hint=f"{spec.name}=session.run(frame).to_arrow()"
+            )
+        value = value.made.table
     if value is None and not spec.optional:
         what = f"plan {plan.name} needs the input {spec.name}"
         raise PlanError(what, hint=f"-i {spec.name}=FILE")
@@ -243,11 +232,11 @@ def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:
 
 def _refuse_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
     """Refuse inputs without any row of a group that the plan takes. Raises InputError."""
-    for rule in (n for n in walk(*plan.roots) if isinstance(n, Require) and n.fails):
+    for rule in (n for n in walk(*plan.roots) if isinstance(n, rel.Require) and n.fails):
         if rule.where.columns != rule.says.columns or len(rule.where.columns) != 1:
             continue
         own = rule.where.columns[0]
-        for name, column in _origins(rule.input, own, (Filter,)):
+        for name, column in _origins(rule.input, own, (rel.Filter,)):
             spec = plan.inputs[name]
             if not tables.get(name) or column not in group_columns(plan, spec):
                 continue
@@ -283,17 +272,17 @@ def _origins(node: Node, path: str, also: tuple[type[Node], ...] = ()) -> Iterat
     operators that leave it unchanged.
     """
     name, _, rest = path.partition(".")
-    if isinstance(node, Input) and not rest:
+    if isinstance(node, rel.Input) and not rest:
         yield node.name, name
-    elif isinstance(node, Computing) and (scalar := dict(node.columns).get(name)) is not None:
+    elif isinstance(node, rel.Computing) and (scalar := dict(node.columns).get(name)) is not None:
         if PATH.match(scalar.text):
             yield from _origins(node.input, f"{scalar.text}.{rest}" if rest else scalar.text, also)
-    elif isinstance(node, Join) and node.alias and name == node.alias:
+    elif isinstance(node, rel.Join) and node.alias and name == node.alias:
         yield from _origins(node.other, rest, also)
-    elif isinstance(node, Union):
+    elif isinstance(node, rel.Union):
         for relation in node.relations:
             yield from _origins(relation, path, also)
-    elif isinstance(node, (Add, GroupJoin, Require, *also)):
+    elif isinstance(node, (rel.Add, rel.GroupJoin, rel.Require, *also)):
         yield from _origins(node.inputs[0], path, also)
 
 
@@ -335,11 +324,3 @@ def _none_passed(result: Result, inputs: Mapping[str, pa.Table]) -> bool:
         return not any(without_nul(name, table)[0].num_rows for name, table in inputs.items())
     passed = any((step.rows_in or 0) > step.rows_failed for step in asked)
     return not passed and len(result.failed) >= max(counts, default=0)
-
-
-def _rows_of(name: str, frame: Frame) -> pa.Table:
-    """The rows of a relation that is an input. Raises InputError for a computed relation."""
-    if frame.made.table is None:
-        what = f"input {name} is a relation that is not computed yet ({frame.node.keyword})"
-        raise InputError(what, hint=f"{name}=session.run(frame).to_arrow()")
-    return frame.made.table

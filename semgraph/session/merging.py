@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -177,11 +177,8 @@ class GraphStates:
         """Note the rows that stay though the plan does not make them now. If there are more than it
         started from, it must start from them too: its other rows may depend on them.
         """
-        stay = {
-            row
-            for row, merged in found.items()
-            if merged.values is not None and row not in self.made.values
-        }
+        kept = (row for row, merged in found.items() if merged.values is not None)
+        stay = {row for row in kept if row not in self.made.values}
         more = not stay <= self.staying
         self.staying |= stay
         return more
@@ -243,9 +240,8 @@ class GraphStates:
             known = name in written.names and not (others and name in written.created)
             if old == made or (others and not known and name != _MADE):
                 continue
-            was = known and (
-                name not in written.created or name in {*written.values, *written.born}
-            )
+            taken = {*written.values, *written.born}
+            was = known and (name not in written.created or name in taken)
             if name == _MADE and old is not None:
                 result[name] = old
             elif name in written.united and not self.discard:
@@ -267,12 +263,12 @@ class GraphStates:
             return found[row].values is not None if row in found else row in self.stored.values
 
         aliases, needed = self._aliases(), set[Id]()
-        for row in self._edges({**self.stored.values, **found}):
+        for row in {**self.stored.values, **found}:
+            label = self.graph.labels[row[0]]
             kept = found.get(row)
             properties = self.stored.values[row] if kept is None else kept.values
-            if properties is None:
+            if properties is None or label.kind != "edge":
                 continue
-            label = self.graph.labels[row[0]]
             ends = [(getattr(label, end), str(properties[end])) for end in label.ends]
             stays = row in self.stored.values and row not in self.moved
             if all(map(exists, ends)) and not (stays and self.moved.intersection(ends)):
@@ -315,19 +311,12 @@ class GraphStates:
 
     def kept(self, found: Mapping[Id, Merged]) -> dict[Id, dict[str, str]]:
         """The fingerprints of times of creation that stay, by label and fingerprint of the key."""
-        times = {
-            row: (merged.values[_MADE], self.made.values.get(row, {}).get(_MADE))
-            for row, merged in found.items()
-            if merged.values is not None and _MADE in merged.values
-        }
-        return {
-            self.print_of(row): {_MADE: fingerprint(stored)}
-            for row, (stored, made) in times.items()
-            if stored != made
-        }
-
-    def _edges(self, rows: Iterable[Id]) -> Iterator[Id]:
-        return (row for row in rows if self.graph.labels[row[0]].kind == "edge")
+        kept: dict[Id, dict[str, str]] = {}
+        for row, merged in found.items():
+            made, values = self.made.values.get(row, {}), merged.values or {}
+            if _MADE in values and values[_MADE] != made.get(_MADE):
+                kept[self.print_of(row)] = {_MADE: fingerprint(values[_MADE])}
+        return kept
 
 
 def _lists(prints: list[str], stored: list[Any], made: list[Any] | None) -> list[Any] | None:
@@ -349,19 +338,16 @@ def _schema(graph: Graph, label: Label) -> pa.Schema:
     return pa.schema([(name, typed.get(name) or label.columns[name].arrow) for name in names])
 
 
-def tables_of(
+def state_of(
     graph: Graph, rows: Mapping[Id, Values | None], partition_of: Mapping[Id, str]
-) -> dict[str, pa.Table]:
-    """Rows as tables by label; None: a row is not in the graph."""
-    found: dict[str, list[Values]] = {name: [] for name in graph.labels}
-    for row, properties in rows.items():
-        if properties is not None:
-            own = {**properties, graph.key: row[1], graph.partition: partition_of[row]}
-            found[row[0]].append(own)
-    return {
-        name: pa.Table.from_pylist(own, _schema(graph, graph.labels[name]))
-        for name, own in found.items()
-    }
+) -> dict[str, dict[str, Values]]:
+    """Rows by label and key; None: a row is not in the graph."""
+    found: dict[str, dict[str, Values]] = {name: {} for name in graph.labels}
+    for row, own in rows.items():
+        if own is not None:
+            more = {graph.key: row[1], graph.partition: partition_of[row]}
+            found[row[0]][row[1]] = {**own, **more}
+    return found
 
 
 def writes_of_changes(
@@ -391,9 +377,8 @@ def writes_of_changes(
         moved = stored.partitions.get(row, partition_of[row]) != partition_of[row]
         if before == after and not moved and not (embed and label.vectors):
             continue
-        if before is not None and (
-            moved or after is None or any(before[end] != after[end] for end in label.ends)
-        ):
+        turned = before and after and any(before[end] != after[end] for end in label.ends)
+        if before is not None and (moved or after is None or turned):
             gone[row[0]].append(row)
         if after is not None:
             put[row[0]].append((row, after))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -49,7 +49,7 @@ from semgraph.session.merging import (
     GraphRows,
     GraphStates,
     Merged,
-    tables_of,
+    state_of,
     value_fingerprint,
     writes_of_changes,
 )
@@ -57,7 +57,6 @@ from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, compiled, parts_of, run_plan, trimmed
 from semgraph.stores.base import (
     CommitMarker,
-    CommittedWindow,
     History,
     NewContent,
     ScanQuery,
@@ -185,9 +184,10 @@ class _Refreshing:
         rows, table = await self._rows(given, committed, changes, stored)
         before = self._before(committed, stored)
         states = GraphStates(graph, stored, before, self.options.discard_edits)
+        named = zip(given.partition_of_row, given.keys, strict=True)
         layout = WindowLayout(
             self.windowing, rows, committed, datetime.now(UTC),
-            in_order=self.options.in_order, fresh=self._fresh(given),
+            in_order=self.options.in_order, fresh=frozenset(named if self.options.fresh else ()),
         )  # fmt: skip
         request = replace(
             self.request,
@@ -218,8 +218,10 @@ class _Refreshing:
         unsent = Unsent() if self.options.dry_run else None
         self.resources.made_up(self.plan, writes=unsent is None)
         resources = replace(self.resources, unsent=unsent)
-        dimensions = await self._dimensions(base)
-        async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
+        stored = any(table.num_rows for table in base.values())
+        lengths = (await self.store.statistics()).dimensions.values() if stored else ()
+        snapshot = Snapshot(graph, base, dimensions=next(iter(lengths), None))
+        async with snapshot.copy() as scratch:
             result = await run_plan(request, resources.over(scratch))
             made = Committed(await scratch.history(self.plan.name, partitions))
             tables, _ = await rows_of(scratch, graph, partitions)
@@ -241,7 +243,10 @@ class _Refreshing:
         graph = self.plan.graph
         states.made = GraphRows(graph, tables)
         states.after = written(graph, (w.writes or "" for _, w in made.windows))
-        shares = [_share(own, changes.new | changes.edited) for own in made.windows]
+        told = changes.new | changes.edited
+        shares = [
+            sum((p, row.row) in told for row in w.rows) / len(w.rows) for p, w in made.windows
+        ]
         states.restated = frozenset(
             at
             for at, row in states.after.items()
@@ -307,12 +312,6 @@ class _Refreshing:
         async with self.resources.open(self.plan, fresh=False) as opened:
             return await opened.vector_length(self.plan)
 
-    async def _dimensions(self, base: Mapping[str, pa.Table]) -> int | None:
-        """The length of the vectors of the base."""
-        if not any(table.num_rows for table in base.values()):
-            return None
-        return next(iter((await self.store.statistics()).dimensions.values()), None)
-
     async def _rows(
         self, given: InputRows, committed: Committed, changes: InputChanges, stored: GraphRows
     ) -> tuple[InputRows, pa.Table]:
@@ -332,11 +331,8 @@ class _Refreshing:
     ) -> pa.Table:
         """Committed rows without values in the inputs."""
         sink = witness_sink(self.plan)
-        nodes = {
-            key: values
-            for (label, key), values in stored.values.items()
-            if sink is not None and label == sink.node
-        }
+        own = sink.node if sink is not None else None
+        nodes = {key: values for (label, key), values in stored.values.items() if label == own}
         reader = CommittedRows(sink, self.windowing, schema, nodes)
         missing = changes.kept - committed.rows.keys()
         kept = [(row, own.content) for row, own in committed.rows.items() if row in changes.kept]
@@ -355,12 +351,6 @@ class _Refreshing:
             for (label, key), values in stored.values.items()
             if label in labels
         }
-
-    def _fresh(self, given: InputRows) -> frozenset[tuple[str, str]]:
-        """The rows about which the model is asked anew."""
-        if not self.options.fresh:
-            return frozenset()
-        return frozenset(zip(given.partition_of_row, given.keys, strict=True))
 
     def _compared(
         self,
@@ -440,20 +430,14 @@ def _lost(committed: Committed, after: Committed, changes: InputChanges, result:
     return f"{what}. Refresh again once they succeed"
 
 
-def _share(window: tuple[str, CommittedWindow], rows: Collection[tuple[str, str]]) -> float:
-    """The share of the rows of a window that is among some rows."""
-    partition, own = window
-    return sum((partition, row.row) in rows for row in own.rows) / len(own.rows)
-
-
 def _diff(
     graph: Graph, states: GraphStates, found: Mapping[Id, Merged], partition_of: Mapping[Id, str],
     causes: _Causes,
 ) -> Diff:  # fmt: skip
     """The difference between the stored rows and what becomes of them."""
     stored = states.stored
-    before = tables_of(graph, {r: stored.values.get(r) for r in found}, stored.partitions)
-    after = tables_of(graph, {row: merged.values for row, merged in found.items()}, partition_of)
+    before = state_of(graph, {r: stored.values.get(r) for r in found}, stored.partitions)
+    after = state_of(graph, {row: merged.values for row, merged in found.items()}, partition_of)
     made = states.made.values
     edited = tuple(
         Change(

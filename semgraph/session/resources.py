@@ -37,7 +37,7 @@ from semgraph.llm.endpoints import (
 )
 from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.providers import PROVIDERS, names_model
-from semgraph.llm.recording import Recorder, Recording
+from semgraph.llm.recording import Recorded, Recorder, Recording, recording_file
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget, Limiter, Roles, Stack, Unsent
 from semgraph.logical.plan import LogicalPlan
@@ -85,7 +85,9 @@ class SharedStore:
     @asynccontextmanager
     async def borrowed(self, graph: Graph | None) -> AsyncIterator[Store]:
         """A store for one run, preferably an idle one that was last opened for this graph."""
-        store = self._take(graph)
+        found = (n for n, (of, _) in enumerate(self.idle) if of is graph or of == graph)
+        place = next(found, None)
+        store = self.store.share() if place is None else self.idle.pop(place)[1]
         self.runs += 1
         try:
             yield store
@@ -94,13 +96,6 @@ class SharedStore:
             self.idle.append((graph, store))
             del self.idle[:-_IDLE]
             self.identity = self.identity or _identity(self.file)
-
-    def _take(self, graph: Graph | None) -> Store:
-        for n, (opened_for, store) in enumerate(self.idle):
-            if opened_for is graph or opened_for == graph:
-                del self.idle[n]
-                return store
-        return self.store.share()
 
 
 class LoopResources:
@@ -286,18 +281,12 @@ class Owned:
         """A user's store object. If a run has it open for another graph: another store on the same
         data.
         """
-        others = (
-            [other for owner, other in _GIVEN if owner is store and other != graph]
-            if graph is not None
-            else []
-        )
-        lent = [(store, graph)] if graph is not None else []
-        _GIVEN.extend(lent)
+        others = [g for owner, g in _GIVEN if owner is store and g not in (None, graph)]
+        _GIVEN.append(lent := (store, graph))
         try:
-            yield store.share() if others else store
+            yield store.share() if graph is not None and others else store
         finally:
-            for each in lent:
-                del _GIVEN[next(n for n, other in enumerate(_GIVEN) if other is each)]
+            _GIVEN.remove(lent)
 
     def memory(self, make: Callable[[], Store]) -> SharedStore:
         """The store in memory, made once. Raises SemgraphError; see `claim`."""
@@ -314,7 +303,7 @@ class Owned:
             return
         for loop, each in list(self._loops.items()):
             await _end(loop, each)
-        for model in self._in_process():
+        for model in self._endpoints.local.values():
             await model.aclose()
         memory, self._memory = self._memory, None
         if memory is not None:
@@ -343,11 +332,8 @@ class Owned:
         for loop, each in list(self._loops.items()):
             if not loop.is_running() and not loop.is_closed():
                 loop.run_until_complete(each.end())
-        for model in self._in_process():
+        for model in self._endpoints.local.values():
             asyncio.run(model.aclose())
-
-    def _in_process(self) -> list[LLM | Embedder]:
-        return list(self._endpoints.local.values())
 
 
 _closing: set[asyncio.Task[None]] = set()
@@ -371,15 +357,13 @@ async def _end(loop: asyncio.AbstractEventLoop, of: LoopResources) -> None:
 
 _ALL: weakref.WeakSet[Owned] = weakref.WeakSet()
 # Stores that users made, with the graphs that they are open for.
-_GIVEN: list[tuple[Store, Graph]] = []
+_GIVEN: list[tuple[Store, Graph | None]] = []
 
 
+@atexit.register
 def _at_exit() -> None:
     for owned in list(_ALL):
         owned.at_exit()
-
-
-atexit.register(_at_exit)
 
 
 @dataclass(frozen=True)
@@ -494,11 +478,8 @@ class Resources:
         if "llm" in own:
             own["default"] = own.pop("llm")
         objects = {role: model for role, model in kept.items() if role not in named} | own
-        return replace(
-            self,
-            settings=self.settings.choosing(named),
-            objects=replace(self.objects, models=objects, embedder=embedder),
-        )
+        given = replace(self.objects, models=objects, embedder=embedder)
+        return replace(self, settings=self.settings.choosing(named), objects=given)
 
     def sharing(self) -> Resources:
         """These resources with one budget for all runs."""
@@ -528,19 +509,17 @@ class Resources:
                 )
                 closing.callback(DEADLINE.reset, DEADLINE.set(deadline))
             path = self.settings.journal_path
-            journal = (
-                await of_loop.journal(path, self.settings.keep_days) if path is not None else None
-            )
-            self._require_journal()
-            stack = Stack(
-                retry_policy(self.settings), budget, journal, fresh=fresh, unsent=self.unsent
-            )
-            models: Callable[[str], LLM] = partial(
-                self._models, of_loop.endpoints, stack, recording
-            )
-            embedders: Callable[[str], Embedder] = partial(
-                self._embedder, of_loop.endpoints, stack, recording
-            )
+            if path is None and (batching := self.sending_batches):
+                what = f"{batching[0]} sends batches, and there is no journal to record them"
+                what += ": an interrupted run would pay twice"
+                hint = "name a journal (semgraph.toml, [journal]), or leave batch=true out"
+                raise PlanError(what, hint=hint)
+            journal = await of_loop.journal(path, self.settings.keep_days) if path else None
+            retries = retry_policy(self.settings)
+            stack = Stack(retries, budget, journal, fresh=fresh, unsent=self.unsent)
+            shared = of_loop.endpoints, stack, recording
+            models: Callable[[str], LLM] = partial(self._models, *shared)
+            embedders: Callable[[str], Embedder] = partial(self._embedder, *shared)
             recorder = Recorder() if record_to is not None else None
             if recorder is not None:
                 models, embedders = recorder.models(models), recorder.embedders(embedders)
@@ -562,16 +541,6 @@ class Resources:
             for model in self.bound_models.values()
             if (model.option("batch") if isinstance(model, ModelSpec) else model.limits.batch)
         ]
-
-    def _require_journal(self) -> None:
-        """Refuse batches without a journal, which records them. Raises PlanError."""
-        models = self.sending_batches
-        if models and self.settings.journal_path is None:
-            raise PlanError(
-                f"{models[0]} sends batches, and there is no journal to record them: an interrupted run "
-                "would pay twice",
-                hint="name a journal (semgraph.toml, [journal]), or leave batch=true out",
-            )
 
     def _models(
         self, endpoints: Endpoints, stack: Stack, recording: Path | Recording, scope: str
@@ -626,28 +595,20 @@ class Resources:
     def _clock(self, recording: Path | Recording) -> Clock:
         if isinstance(recording, Recording) or not self.replays:
             return lambda _name: datetime.now(UTC)
-        from semgraph.llm.recording import Recorded, recording_file
-
         name = self.settings.model().model
         return Recorded(recording_file(name, self.settings.cwd) if name else recording).now
 
     @asynccontextmanager
     async def opened_store(self, graph: Graph | None = None) -> AsyncIterator[Store]:
         """The store, for one run over a graph. Raises StoreUnavailable or PlanError."""
-        async with self._whole_store(graph) as store:
+        if self.objects.store is not None:
+            opened = self.owned.given(self.objects.store, graph)
+        elif not lasts(self.settings.store):
+            opened = self.owned.memory(lambda: self._store()[0]).borrowed(graph)
+        else:
+            opened = (await (await self.owned.here()).store(*self._store())).borrowed(graph)
+        async with opened as store:
             yield store if self.group is None else ConfinedStore(store, self.group)
-
-    @asynccontextmanager
-    async def _whole_store(self, graph: Graph | None) -> AsyncIterator[Store]:
-        async with AsyncExitStack() as closing:
-            if self.objects.store is not None:
-                yield await closing.enter_async_context(self.owned.given(self.objects.store, graph))
-                return
-            if not lasts(self.settings.store):
-                lent = self.owned.memory(lambda: self._store()[0])
-            else:
-                lent = await (await self.owned.here()).store(*self._store())
-            yield await closing.enter_async_context(lent.borrowed(graph))
 
     def require_store(self) -> None:
         """Refuse an incomplete store name. Raises StoreUnavailable or PlanError."""
@@ -688,15 +649,16 @@ class Resources:
     def journals(self) -> list[Path]:
         """The files of the journal and of the journals of shards; empty without a journal."""
         path = self.settings.journal_path
-        return [] if path is None else [path, *journals_of_shards(path)]
+        if path is None:
+            return []
+        shards = journal_of_shard(path, 1, 0).parents[1].glob("*/*.db")
+        return [path, *sorted(each for each in shards if each.stem.isdecimal())]
 
     @property
     def may_hold_rows(self) -> bool:
         """Whether the store may hold rows: a file that does not exist holds none."""
-        store = self.settings.store
-        return self.objects.store is not None or store_spec(store).holds_rows(
-            store, self.settings.cwd
-        )
+        store, cwd = self.settings.store, self.settings.cwd
+        return self.objects.store is not None or store_spec(store).holds_rows(store, cwd)
 
     @property
     def _file(self) -> Path | None:
@@ -705,13 +667,9 @@ class Resources:
 
     def need_graph(self) -> None:
         """Refuse to read a store that does not exist. Raises StoreUnavailable."""
-        file = self._file
+        file, cwd = self._file, self.settings.cwd
         if file is not None and not self.may_hold_rows:
-            path = (
-                file.relative_to(self.settings.cwd)
-                if file.is_relative_to(self.settings.cwd)
-                else file
-            )
+            path = file.relative_to(cwd) if file.is_relative_to(cwd) else file
             origin = self.settings["store"].origin
             raise StoreUnavailable(
                 f"there is no graph at {path} ({origin}), and this only reads one. "
@@ -739,9 +697,3 @@ def recording_of(plan: LogicalPlan) -> Path | Recording:
 def journal_of_shard(journal: Path, shards: int, number: int) -> Path:
     """The journal of one shard, stored next to the journal of the whole run."""
     return journal.parent / f"{journal.stem}-shards" / str(shards) / f"{number:05}.db"
-
-
-def journals_of_shards(journal: Path) -> list[Path]:
-    """The journals of all shards of all runs."""
-    found = journal_of_shard(journal, 1, 0).parents[1].glob("*/*.db")
-    return sorted(path for path in found if path.stem.isdecimal())

@@ -153,25 +153,18 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
     except pa.ArrowInvalid as error:  # the run ended while it wrote them
         raise PlanError(unrecorded) from error
     facts = run.facts
-    chosen = {
-        key: (str(row["value"]), str(row["origin"]))
-        for key, row in (facts.get("settings") or {}).items()
-        if key.startswith("models.") or key == "store"
-    }
+    before = (run.folder.parent / str(name) for name in facts.get("resumed") or ())
+    rows = (facts.get("settings") or {}).items()
+    own = [(key, row) for key, row in rows if key.startswith("models.") or key == "store"]
+    chosen = {key: (str(row["value"]), str(row["origin"])) for key, row in own}
     return Resumed(
         run.name, str(facts["plan"]), facts.get("params") or {}, facts.get("use") or {}, inputs,
         facts.get("functions") or {}, facts.get("asked") or {}, chosen,
         (str(facts["engine"]), int(facts["shards"])) if "engine" in facts else None,
-        tuple(record for folder in _resumed(run) for record in records_of(folder)),
+        tuple(record for folder in (run.folder, *before) for record in records_of(folder)),
         facts.get("prompts") or {}, facts.get("chosen_models") or {},
         (facts.get("allow") or (), facts.get("filters") or ()),
     )  # fmt: skip
-
-
-def _resumed(run: Run) -> list[Path]:
-    """The record of a run, and the records of the runs that it resumed."""
-    names = map(str, run.facts.get("resumed") or ())
-    return [run.folder, *(run.folder.parent / name for name in names)]
 
 
 def require_same_plan(earlier: Resumed, plan: str | Path, folder: Path) -> None:

@@ -75,7 +75,7 @@ from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, runtime_schem
 from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.library import Library
 from semgraph.session.resources import Resources
-from semgraph.session.resume import Resumed, keep_inputs
+from semgraph.session.resume import keep_inputs
 from semgraph.stores.base import Store
 from semgraph.stores.writes import fingerprint
 
@@ -137,13 +137,6 @@ class RunRequest:
     def column_of(self, rows: pa.ChunkedArray[Any]) -> Any:
         """The positions of a column of input rows in the whole input."""
         return rows if self.places is None else pa.chunked_array([self.places]).take(rows)
-
-    def continuing(self, earlier: Resumed) -> RunRequest:
-        """This request, with unset options taken from the resumed run."""
-        notes = earlier.changed_functions(self.plan)
-        return replace(
-            self, options=earlier.merged(self.options), notes=notes, resumed=earlier.records
-        )
 
 
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
@@ -256,21 +249,6 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
         await store.attach(plan.graph, length)
 
 
-def _own_scores(plan: LogicalPlan) -> list[str]:
-    """A note if a plan reads the score of a search with one method: before 0.2 that was fused."""
-    steps = [
-        node.step
-        for node in walk(*plan.roots)
-        if isinstance(node, Search) and len(node.methods) == 1 and node.fuse == "rrf"
-        if node.fields is None or "score" in node.fields
-    ]
-    named = ", ".join(dict.fromkeys(steps))
-    note = (
-        f"score in {named} is that of the only method, no longer 1 / (rank + 1): write fuse: none"
-    )
-    return [note] if steps else []
-
-
 def _without_batches(plan: PhysicalPlan, llm: LLM) -> list[str]:
     """A note if a model sends batches and no step that calls it runs ahead."""
     if batched_operators(plan, llm) or not any(
@@ -287,13 +265,8 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
     """Write the schema if the plan writes. Returns notes on changes, or on missing parts."""
     store = opened.store
     if plan.schema_write is None or not write:
-        equal = (
-            (n.label, by.prop)
-            for n in walk(*plan.roots)
-            if isinstance(n, Search)
-            for by in n.methods
-            if by.via == "equal"
-        )
+        searches = (node for node in walk(*plan.roots) if isinstance(node, Search))
+        equal = ((n.label, by.prop) for n in searches for by in n.methods if by.via == "equal")
         await store.check_derived(place for place in equal if place[0])
         return list(store.notes)
     vectors = any(label.vectors for label in plan.graph.labels.values())
@@ -316,12 +289,17 @@ class _Recorder(RowRecorder):
     ) -> None:
         self.record = RunRecord(folder)
         self.calls = CallLog(self.record, texts=texts)
-        self.lineage = _lineage(request, self.record)
+        if (share := request.share) is None:
+            sizes = {name: table.num_rows for name, table in request.inputs.items()}
+            self.lineage = RunLineage(self.record, sizes)
+        else:
+            places = {} if share.places is None else {share.input: share.places}
+            self.lineage = RunLineage(self.record, share.sizes, places, share.skip, share.ids)
         self.outcome = RunOutcome()
         self._request, self._windows = request, physical.logical.windows
         self._seen = 0  # failures already checked for `failed.jsonl`
         self._in_file: set[int] = set()  # input rows in `failed.jsonl`
-        others = request.share.unrecorded if request.share is not None else ()
+        others = share.unrecorded if share is not None else ()
         self._last = {name: node for name, node in physical.named().items() if name not in others}
 
     def describe(self, **facts: Any) -> None:
@@ -396,41 +374,22 @@ class _Recorder(RowRecorder):
         return table
 
     def _set_aside(self) -> None:
-        """Write failed rows that `failed.jsonl` does not have yet, so that they survive the
-        process.
+        """Write the input rows that `failed.jsonl` does not have yet, each with its first failure, so
+        that they survive the process. Without windows: the failed rows themselves.
         """
-        self.record.failed(self._new_failed_rows())
-
-    def _new_failed_rows(self) -> list[dict[str, Any]]:
-        """The original input rows that failed since the last call, each with its first failure.
-        Without windows: the failed rows themselves.
-        """
-        windowing, outcome = self._windows, self.outcome
-        failures = outcome.failures[self._seen :]
+        windowing, failures = self._windows, self.outcome.failures[self._seen :]
         self._seen += len(failures)
-        if windowing is None or outcome.input_rows is None:
-            return [{**f.row, "_step": f.step, "_error": f.error} for f in failures]
+        if windowing is None or self.outcome.input_rows is None:
+            self.record.failed((f, f.row) for f in failures)
+            return
         first: dict[int, Failure] = {}
-        unread = [
-            {**f.row, "_step": f.step, "_error": f.error} for f in failures if f.input_row is None
-        ]
         for failure in failures:
             if failure.input_row is not None and failure.input_row not in self._in_file:
                 first.setdefault(failure.input_row, failure)
         self._in_file |= first.keys()
         rows = self._request.inputs[windowing.input]
-        return unread + [
-            {**rows.slice(m, 1).to_pylist()[0], "_step": f.step, "_error": f.error}
-            for m, f in sorted(first.items())
-        ]
-
-
-def _lineage(request: RunRequest, record: RunRecord) -> RunLineage:
-    share = request.share
-    if share is not None:
-        places = {share.input: share.places} if share.places is not None else {}
-        return RunLineage(record, share.sizes, places, share.skip, share.ids)
-    return RunLineage(record, {name: table.num_rows for name, table in request.inputs.items()})
+        self.record.failed((f, f.row) for f in failures if f.input_row is None)
+        self.record.failed((f, rows.slice(m, 1).to_pylist()[0]) for m, f in sorted(first.items()))
 
 
 def asked_facts(request: RunRequest) -> dict[str, Any]:
@@ -487,7 +446,11 @@ def parts_of(request: RunRequest, resources: Resources) -> dict[str, str]:
 def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> dict[str, Any]:
     """The facts of an optimized plan for a record: also the model that answers each step."""
     names: dict[str, dict[str, None]] = {}  # by step, each once
+    # what steps and writes read directly; loops, in their rounds too
+    flow: dict[str, dict[str, None]] = {}
     for node in walk(*logical.roots):
+        read = (source.step for source in node.inputs if not isinstance(source, Round))
+        flow.setdefault(node.step, {}).update(dict.fromkeys(s for s in read if s != node.step))
         if isinstance(node, Semantic):
             roles = (prompt.role for prompt in node.prompt.all)
             names.setdefault(node.step, {}).update(dict.fromkeys(map(resources.name_of, roles)))
@@ -495,7 +458,7 @@ def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> 
         "plan": logical.name,
         "fingerprint": fingerprint,
         "models": {step: ", ".join(each) for step, each in names.items()},
-        "flow": _flow(logical),
+        "flow": {step: list(reads) for step, reads in flow.items() if step},
         "key": logical.graph.key,
         "order": logical.windows.input if logical.windows else None,
         "returns": {name: node.step for name, node in logical.returns.items()},
@@ -508,26 +471,6 @@ def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> 
             },
         },
     }
-
-
-def _flow(plan: LogicalPlan) -> dict[str, list[str]]:
-    """For each step and write, the steps and inputs that it reads directly; for a loop, also those
-    that its rounds read.
-    """
-    sources: dict[str, dict[str, None]] = {}
-    for node in walk(*plan.roots):
-        reads = sources.setdefault(node.step, {})
-        read = (source for source in node.inputs if not isinstance(source, Round))
-        reads.update({source.step: None for source in read if source.step != node.step})
-    return {step: list(reads) for step, reads in sources.items() if step}
-
-
-def _named(request: RunRequest) -> tuple[str, Path | None]:
-    """The id of a run, and the folder of its record, if a record is kept."""
-    if request.share is not None:
-        return request.share.run, request.share.folder
-    name = new_run(request.runs or Path())
-    return name, None if request.runs is None else request.runs / name
 
 
 class PlanRun:
@@ -545,7 +488,11 @@ class PlanRun:
         self.resources, self.notes = resources, notes
         self.noted_before = {*notes, *opened.store.notes}
         self.meter, self.uniform = Meter(), Uniform()
-        self.id, folder = _named(request)
+        if request.share is not None:
+            self.id, folder = request.share.run, request.share.folder
+        else:
+            self.id = new_run(request.runs or Path())
+            folder = None if request.runs is None else request.runs / self.id
         self.recorder: _Recorder | None = None
         if folder is not None:
             texts = opened.journal is not None
@@ -571,19 +518,19 @@ class PlanRun:
         )  # fmt: skip
         if recorder is not None:
             runtime.llm, runtime.recorder = noted(runtime.llm, recorder.calls.add), recorder
-            runtime.record_rows, runtime.lineage = recorder.record_rows, recorder.lineage
-        asked = self.request.options
+            runtime.lineage = recorder.lineage
+        asked, share = self.request.options, self.request.share
+        now = (lambda _: share.now) if share is not None and share.now else self.opened.now
         options = ExecutorOptions(
-            self.id, self._time_of, asked.again, asked.writes, fingerprint,
+            self.id, now, asked.again, asked.writes, fingerprint,
             parts_of(self.request, self.resources), self.request.windows, partial(self._report, ""),
-            self.request.places, self.request.share is not None,
+            self.request.places, share is not None,
         )  # fmt: skip
         executor = Executor(runtime, options)
         self.outcome = executor.outcome
         if recorder is not None:
             recorder.outcome = executor.outcome
-        self.outcome.notes += [*self.notes, *_own_scores(logical)]
-        self.outcome.notes += _without_batches(self.physical, self.opened.llm)
+        self.outcome.notes += [*self.notes, *_without_batches(self.physical, self.opened.llm)]
         self._describe(
             status="running", started=timestamp(), **plan_facts(logical, fingerprint, self.resources),
             journal=str(self.opened.journal.path) if self.opened.journal else None,
@@ -601,10 +548,6 @@ class PlanRun:
             raise
         await self._finish("budget" if outcome.stopped else "done", outcome.stopped)
         return self._result(outcome)
-
-    def _time_of(self, name: str) -> datetime:
-        share = self.request.share
-        return share.now if share is not None and share.now else self.opened.now(name)
 
     def _describe(self, **facts: Any) -> None:
         if self.recorder is not None:
@@ -654,19 +597,12 @@ class PlanRun:
         calls = Forecast(estimator).calls_by_model(self.opened.llm)
         notice("estimate", how_long(calls, estimator.seen, pending or rows))
 
-    def _notes_of_answers(self) -> list[str]:
-        """Notes with a count, and notes on operators with identical answers for all rows. The notes
-        of a share concern the whole run.
-        """
-        if self.request.share is not None:
-            return []
-        run = self.id if self.recorder is not None else ""
-        return [*self.meter.counted.lines(), *self.uniform.notes(run)]
-
     async def _finish(self, status: str, why: str | None) -> None:
         outcome, stored = self.outcome, self.resources.observations()
         self.resources.owned.spent.add(self.meter.total())
-        outcome.notes += self._notes_of_answers()
+        if self.request.share is None:  # those of a share concern the whole run
+            outcome.notes += self.meter.counted.lines()
+            outcome.notes += self.uniform.notes(self.id if self.recorder is not None else "")
         outcome.notes += (n for n in self.opened.store.notes if n not in self.noted_before)
         if self.opened.journal is not None:
             outcome.notes += self.opened.journal.notes
@@ -724,11 +660,6 @@ class PlanRun:
             else ""
         )
 
-    def _as_failed(self, failure: Failure) -> Failure:
-        if failure.input_row is None:
-            return failure
-        return replace(failure, input_row=self.request.places_of([failure.input_row])[0])
-
     def _earlier(self, outcome: RunOutcome) -> list[ResultSource]:
         """The results of rows that the resumed runs committed, if the plan was the same."""
         if self.recorder is None:
@@ -741,16 +672,6 @@ class PlanRun:
             and Run(folder).facts.get("fingerprint") == fingerprint
         ]
 
-    def _recorded(
-        self, names: Iterable[str], left_out: frozenset[int], earlier: Sequence[ResultSource]
-    ) -> dict[str, RecordedRows]:
-        """The results that are read from the records of this run and of earlier ones."""
-        if self.recorder is None:
-            return {}
-        returns = self.physical.logical.returns
-        sources = (ResultSource(self.recorder.record.folder, left_out), *earlier)
-        return {name: RecordedRows(name, runtime_schema(returns[name]), sources) for name in names}
-
     def _result(self, outcome: RunOutcome) -> Result:
         logical = self.physical.logical
         left_out = frozenset(self.request.places_of(sorted(outcome.uncommitted_rows)))
@@ -761,8 +682,21 @@ class PlanRun:
             if not (node.windowed and (outcome.dropped or earlier))
         }
         tables = {name: rows[name].select(logical.returns[name].schema.names) for name in rows}
-        absent = [name for name in logical.returns if name not in rows]
-        recorded = self._recorded(absent, left_out, earlier)
+        recorded: dict[str, RecordedRows] = {}  # here and in earlier runs
+        if self.recorder is not None:
+            sources = (ResultSource(self.recorder.record.folder, left_out), *earlier)
+            recorded = {
+                name: RecordedRows(name, runtime_schema(node), sources)
+                for name, node in logical.returns.items()
+                if name not in rows
+            }
+        places_of, failed = self.request.places_of, tuple(outcome.failures)
+        if self.request.places is not None:
+            moved = (
+                (f, places_of([f.input_row])[0]) if f.input_row is not None else (f, None)
+                for f in failed
+            )
+            failed = tuple(replace(f, input_row=row) for f, row in moved)
         return Result(
             plan=logical.name,
             run=self.id,
@@ -775,7 +709,7 @@ class PlanRun:
             },
             ids=dict(outcome.ids),
             meter=self.meter,
-            failed=tuple(map(self._as_failed, outcome.failures)),
+            failed=failed,
             written=outcome.written,
             members=len(outcome.input_rows.keys) if outcome.input_rows else 0,
             skipped=outcome.skipped,

@@ -14,12 +14,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
 from semgraph.display import Drawing, command, option
 from semgraph.errors import BudgetReached, PlanError, interruptible
-from semgraph.execution.record import COMPARED, RAN, REFRESHED, Run, all_runs, exchanges, find_run
+from semgraph.execution.record import COMPARED, RAN, REFRESHED, all_runs, exchanges, find_run
 from semgraph.execution.result import OnProgress, Result, RunHistory, load_result
 from semgraph.folders import plans_folder
 from semgraph.formats import stopped
@@ -38,6 +37,7 @@ from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
 from semgraph.optimizer import rewritten
 from semgraph.options import RefreshOptions, RunOptions
+from semgraph.privacy import RUNS
 from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
     check_numbers,
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from semgraph.compare.request import ComparisonRequest, Say
     from semgraph.compare.variants import Grid, Variants
     from semgraph.render.stored import StoredGraph
+    from semgraph.session.arms import ArmMaker
     from semgraph.session.explaining import ExplainFormat
     from semgraph.session.export import Exported
     from semgraph.session.refresh import Refresh
@@ -201,11 +202,8 @@ class Session:
         self.settings = Settings.load(
             overrides, cwd=self.folder, config=Path(config) if config else None
         )
-        self.runs = (
-            self.folder / ".semgraph" / "runs"
-            if runs is None
-            else (self.folder / runs if runs else None)
-        )
+        runs = RUNS if runs is None else runs
+        self.runs = self.folder / runs if runs else None
         given: dict[str, Any] = {"default": llm, "embed": embedder, **named}
         own = {role: model for role, model in given.items() if not isinstance(model, str | None)}
         for role, model in own.items():
@@ -351,7 +349,7 @@ class Session:
         logical = self.prepare(
             plan, params=params, preset=preset, use=use, prompts=prompts, resume=resume
         )
-        refuse_unknown_words("run", logical, more, Session.arun)
+        refuse_unknown_words(logical, more, Session.arun)
         options = RunOptions(
             rows=rows, sample=sample, seed=seed, until=until, write=write, resume=resume, again=again, fresh=fresh,
             on_error=on_error, progress=progress, begun=begun, record_to=record_to,
@@ -375,11 +373,11 @@ class Session:
             resources = resources.sharing()
             first = await run_before(request, self.prepare, resources)
         tables = typed_inputs(logical, rows_by_input, options)
-        if self.group is not None:
-            refuse_other_groups(logical, tables, self.group)
-        request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
-            earlier
-        )
+        refuse_other_groups(logical, tables, self.group)
+        request = replace(
+            request, plan=without_absent(logical, tables), inputs=tables, options=earlier.merged(options),
+            notes=earlier.changed_functions(logical), resumed=earlier.records,
+        )  # fmt: skip
         if options.reprocesses(logical):
             result = await _reprocessed(request, resources)
         elif engine is None:
@@ -390,9 +388,11 @@ class Session:
             result = await run_with_engine(request, resources, engine)
         result = replace(result, first=tuple(first))
         if result.stopped:
-            raise BudgetReached(
-                f"run {result.run} {stopped(result.stopped)}. {_again(plan, result)}", result
-            )
+            advice = f'With a higher limit: session.run("{plan}", resume="{result.run}")'
+            if result.record is None or not isinstance(plan, str | Path):
+                advice = "With a higher limit the same call goes on"
+                advice += ": answers so far are in the journal"
+            raise BudgetReached(f"run {result.run} {stopped(result.stopped)}. {advice}", result)
         refuse_lost(result, tables)
         return result
 
@@ -476,10 +476,9 @@ class Session:
             raise PlanError(f"{option('retract', retract)} retracts nothing", hint=hint)
         given = given_rows(plan, {**(inputs or {}), **more})
         logical = self.prepare(plan, params=params, preset=preset, use=use, prompts=prompts)
-        refuse_unknown_words("refresh", logical, more, Session.arefresh)
+        refuse_unknown_words(logical, more, Session.arefresh)
         tables = typed_inputs(logical, given)
-        if self.group is not None:
-            refuse_other_groups(logical, tables, self.group)
+        refuse_other_groups(logical, tables, self.group)
         options = RunOptions(progress=progress, begun=begun, record_to=record_to)
         request = RunRequest(without_absent(logical, tables), tables, options, self.runs)
         how = RefreshOptions(
@@ -556,7 +555,7 @@ class Session:
             more: Further inputs as keyword arguments.
         """
         logical = self.prepare(plan)
-        refuse_unknown_words("explain", logical, more, Session.explain)
+        refuse_unknown_words(logical, more, Session.explain)
         given = {**(inputs or {}), **more}
         if compare is not None:
             from semgraph.compare.loop import foreseen
@@ -579,16 +578,13 @@ class Session:
             rows = tables or {}
             some = sample and await sampled(logical, rows, sample, self._resources)
             explanation = Explanation(
-                logical, self._resources, tables, self._recorded(run), some or None, width,
-                expand, full,
+                logical, self._resources, tables, None if run is None else recorded_run(run, self.runs),
+                some or None, width, expand, full,
             )  # fmt: skip
             return await explanation.text(format)
 
         text = self._waiting.wait(work(), calls_model=sample is not None)
         return text if isinstance(text, Drawing) else Drawing(text)
-
-    def _recorded(self, run: str | None) -> Run | None:
-        return None if run is None else recorded_run(run, self.runs)
 
     async def acompare(  # noqa: D417 - the others are those of `arun`
         self,
@@ -703,22 +699,29 @@ class Session:
         **options: Any,
     ) -> tuple[ComparisonRequest, Resources]:
         """The request of a comparison, and its models. Raises PlanError or InputError."""
-        from semgraph.compare.request import ComparisonRequest
-        from semgraph.compare.step import semantic_node
         from semgraph.compare.variants import read_variants
-        from semgraph.session.arms import ArmMaker
 
         if isinstance(variants, Path):
             variants = self.folder / variants
-        by_name, logical = read_variants(variants, step, grid), self.prepare(plan, **loading)
-        refuse_unknown_words("compare", logical, inputs, Session.acompare)
+        by_name = read_variants(variants, step, grid)
+        maker = self._arm_maker(plan, inputs, loading, Session.acompare, chosen, step)
+        return maker.request(maker.arms(by_name), step or "", **options), maker.resources
+
+    def _arm_maker(
+        self, plan: PlanLike, inputs: Mapping[str, Any], loading: Mapping[str, Any],
+        method: Callable[..., Any], chosen: RunOptions, step: str | None = None,
+    ) -> ArmMaker:  # fmt: skip
+        """What makes the arms of a comparison or a tuning. Raises PlanError or InputError."""
+        from semgraph.compare.step import semantic_node
+        from semgraph.session.arms import ArmMaker
+
+        logical = self.prepare(plan, **loading)
+        refuse_unknown_words(logical, inputs, method)
         if step is not None:
             semantic_node(logical, step)  # raises
         rows = partial(typed_inputs, inputs=given_rows(plan, inputs), options=chosen)
-        tables, resources = rows(logical), self._resources.sharing()
-        maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, rows)
-        plan, arms = without_absent(logical, tables), maker.arms(by_name)
-        return ComparisonRequest(plan, tables, arms, step or "", **options), resources
+        resources = self._resources.sharing()
+        return ArmMaker(plan, logical, rows(logical), resources, loading, self.prepare, rows)
 
     async def atune(  # noqa: D417 - the others are those of `arun`
         self,
@@ -779,30 +782,23 @@ class Session:
             InputError: The rows or the truth are wrong; nothing was spent.
             BudgetReached: The search would pass a limit.
         """
-        from semgraph.compare.request import ComparisonRequest
         from semgraph.compare.variants import read_variants
         from semgraph.render.progress import said
-        from semgraph.session.arms import ArmMaker
         from semgraph.tune.choose import tune
         from semgraph.tune.search import TuneRequest
 
         loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
         loading |= {"prompts": prompts, "strict": strict}
-        given, logical = {**(inputs or {}), **more}, self.prepare(plan, **loading)
-        refuse_unknown_words("tune", logical, given, Session.atune)
-        read = partial(typed_inputs, inputs=given_rows(plan, given))
-        tables, resources = read(logical), self._resources.sharing()
-        maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, read)
+        given = {**(inputs or {}), **more}
+        maker = self._arm_maker(plan, given, loading, Session.atune, RunOptions())
         with said(sys.stderr if say is _say else say) as saying:
-            compared = ComparisonRequest(
-                without_absent(logical, tables), tables, {}, truth=truth, runs=self.runs, fresh=fresh, say=saying,
-            )  # fmt: skip
             request = TuneRequest(
-                compared, lambda changes: maker.arms(read_variants(changes, None)),
+                maker.request({}, truth=truth, runs=self.runs, fresh=fresh, say=saying),
+                lambda changes: maker.arms(read_variants(changes, None)),
                 tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
                 units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
             )  # fmt: skip
-            return await tune(request, resources)
+            return await tune(request, maker.resources)
 
     @_takes_arguments_of(atune)
     def tune(self, plan: PlanLike, /, **options: Any) -> Tuning:
@@ -860,13 +856,6 @@ class Session:
             await store.attach(labels)
             return await store.statistics()
 
-    @checks_arguments
-    def cypher(
-        self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
-    ) -> list[dict[str, Any]]:
-        """The rows of a Cypher statement in a Neo4j store. Blocks until `acypher` ends."""
-        return self._waiting.wait(self.acypher(text, parameters, write=write))
-
     async def acypher(
         self, text: str, parameters: Mapping[str, Any] | None = None, *, write: bool = False
     ) -> list[dict[str, Any]]:
@@ -882,6 +871,11 @@ class Session:
                 raise PlanError(f"{store.name} has no Cypher", hint="use --store neo4j")
             rows: list[dict[str, Any]] = await cypher(text, parameters or {}, write=write)
             return rows
+
+    @_takes_arguments_of(acypher)
+    def cypher(self, text: str, **options: Any) -> list[dict[str, Any]]:
+        """The rows of a Cypher statement in a Neo4j store. Takes the arguments of `acypher`."""
+        return self._waiting.wait(self.acypher(text, **options))
 
     def _labels(self, graph: str | Path | Graph | None) -> Graph:
         """A graph, the graph of a file, or that of the file used here. Raises PlanError."""
@@ -940,15 +934,15 @@ class Session:
             PlanError: The store holds no row of this group, or `at` is no time.
             StoreUnavailable: The store does not answer, or does not exist.
         """
-        from semgraph.render.stored import StoredGraph, as_of, read_time
+        from semgraph.render.picture import Picture, pictures
+        from semgraph.render.stored import stored
         from semgraph.session.export import group_rows
 
-        labels, time = self._labels(graph), None if at is None else read_time(at)
+        labels = self._labels(graph)
         async with group_rows(self._resources, labels, group) as rows:
             found = [(label.name, table) async for label, table in rows]
-        if time is not None:
-            found = as_of(found, labels, time)
-        return StoredGraph(group, labels, found, time, rows.notes)
+        (drawn,) = pictures(found, labels) or [Picture(group)]
+        return stored(drawn, labels, rows.notes, at)
 
     @_takes_arguments_of(ashow)
     def show(self, group: str, **options: Any) -> StoredGraph:
@@ -956,13 +950,8 @@ class Session:
         return self._waiting.wait(self.ashow(group, **options))
 
     async def agroups(self, graph: str | Path | Graph | None = None) -> dict[str, dict[str, int]]:
-        """The groups of the store, each with its number of rows by label. The store is only read.
-
-        Args:
-            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
-
-        Raises:
-            StoreUnavailable: The store does not answer, or does not exist.
+        """The groups of the store, each with its number of rows by label. Takes the `graph` of `ashow`.
+        Raises PlanError, StoreUnavailable.
         """
         from semgraph.session.export import groups
 
@@ -1125,23 +1114,13 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _repr_html_(self) -> str:
@@ -1153,19 +1132,8 @@ class Session:
         return session_html(self.settings, models, objects.embedder, objects.store)
 
     def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{key}={value}"
-            for key, value, _ in self.settings.rows()
-            if key.startswith(("models.", "store"))
-        )
-        return f"Session({shown})"
-
-
-def _again(plan: PlanLike, result: Result) -> str:
-    """The advice to continue a run that a limit stopped."""
-    if result.record is None or not isinstance(plan, str | Path):
-        return "With a higher limit the same call goes on: answers so far are in the journal"
-    return f'With a higher limit: session.run("{plan}", resume="{result.run}")'
+        rows = (row for row in self.settings.rows() if row[0].startswith(("models.", "store")))
+        return f"Session({', '.join(f'{key}={value}' for key, value, _ in rows)})"
 
 
 def _abandon(owned: Owned, waiting: Waiting) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -29,13 +29,14 @@ from semgraph.engine.on_ray import (
 )
 from semgraph.engine.sharding import Division, ShardRows, lay_out, shard_count
 from semgraph.errors import PlanError, SemgraphError
-from semgraph.execution.record import INPUTS, SHARDS, Run, RunRecord, new_run, read_calls, timestamp
+from semgraph.execution import record
+from semgraph.execution.record import INPUTS, SHARDS, Run, RunRecord
 from semgraph.execution.result import HALTED, Progress, Result, exit_code
 from semgraph.execution.windows import unreadable, without_nul
 from semgraph.frontend.classes import CALLED, Called
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.load import dump
-from semgraph.llm.base import Reply, Usage
+from semgraph.llm.base import Reply
 from semgraph.llm.endpoints import require_trusted
 from semgraph.llm.journal import Journal
 from semgraph.llm.settings import OPTION, Setting, Settings
@@ -230,7 +231,7 @@ class _ShardedRun:
         self.request, self.resources, self.spec = request, resources, spec
         self.plan, self.division = trimmed(request), division
         runs = request.runs or Path()
-        name, sizes = new_run(runs), _sizes(request.inputs)
+        name, sizes = record.new_run(runs), _sizes(request.inputs)
         whole = dict(request.inputs)
         rows = whole.pop(division.input)
         self.count = spec.shards or shard_count(division, rows, workers)
@@ -336,7 +337,7 @@ class _ShardedRun:
         firsts = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
         self.record.describe(
             **asked_facts(self.request), run=self.job.run, settings=self.job.settings.facts,
-            status="running", started=timestamp(), **plan_facts(logical, self.request.plan.fingerprint, self.resources),
+            status="running", started=record.timestamp(), **plan_facts(logical, self.request.plan.fingerprint, self.resources),
             ids=firsts, sizes=sizes, engine=str(self.spec), shards=self.count, workers=engine.workers,
         )  # fmt: skip
 
@@ -362,26 +363,23 @@ class _ShardedRun:
         shards = f"shard{'s' * (len(alike) > 1)} {', '.join(map(str, sorted(alike)))}"
         stays = "; what the others wrote stays" if self.division.windows is not None else ""
         error.add_note(f"{shards} of {self.count} failed so{stays}")
-        others = [f"shard {n + 1} failed: {e}" for n, e in failed.items() if n + 1 not in alike]
-        for note in others[:_SHOWN]:
+        notes = [f"shard {n + 1} failed: {e}" for n, e in failed.items() if n + 1 not in alike]
+        if more := notes[_SHOWN:]:
+            notes[_SHOWN:] = [f"{len(more)} more failed otherwise"]
+        for note in notes:
             error.add_note(note)
-        if more := others[_SHOWN:]:
-            error.add_note(f"{len(more)} more failed otherwise")
         return error
 
     def _end(self, status: str, why: str | None, result: Result | None) -> None:
         if result is not None:
             self.resources.owned.spent.add(result.meter.total())
             record_metrics(self.record, result.meter)
-            self.record.failed(
-                {**failure.row, "_step": failure.step, "_error": failure.error}
-                for failure in result.failed
-            )
+            self.record.failed((failure, failure.row) for failure in result.failed)
         done = sum(part.done for part in self.progress[""].values())
         skipped, committed = (result.skipped, result.committed) if result else (0, done)
         members = {"given": self.members, "skipped": skipped, "committed": committed}
         self.record.describe(
-            status=status, ended=timestamp(), why=why, members=members,
+            status=status, ended=record.timestamp(), why=why, members=members,
             written=dict(result.written) if result else {}, notes=list(result.notes) if result else [],
         )  # fmt: skip
 
@@ -466,8 +464,9 @@ def paid_by(records: Sequence[Path], journal: Path | None) -> Meter:
             _count(meter, opened.issued_since(datetime.fromisoformat(began).timestamp()))
         finally:
             opened.close()
-    lines = (line for folder in records for line in read_calls(folder))
-    _count(meter, ((line["step"], _as_reply(line)) for line in lines if line["origin"] == "issued"))
+    lines = (line for folder in records for line in record.read_calls(folder))
+    issued = (line for line in lines if line["origin"] == "issued")
+    _count(meter, ((line["step"], record.reply_of(line)) for line in issued))
     return meter
 
 
@@ -478,8 +477,3 @@ def _count(meter: Meter, replies: Iterable[tuple[str, Reply]]) -> None:
         if reply.call_id not in counted:
             count_reply(meter.step(step), reply)
             meter.paid.add(reply.call_id)
-
-
-def _as_reply(line: dict[str, Any]) -> Reply:
-    usage = Usage(line["tokens_in"], line["tokens_cached"], line["tokens_out"])
-    return Reply("", usage, call_id=line["call"] or "", dollars=line["dollars"])

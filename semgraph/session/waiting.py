@@ -101,21 +101,8 @@ class Waiting:
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """Run a loop until it is stopped, then clean up as `asyncio.run` does."""
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        loop.run_until_complete(_cancelled(asyncio.all_tasks(loop)))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
-
-
-async def _cancelled(tasks: set[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.get_loop().run_forever()
 
 
 _ALL: weakref.WeakSet[Waiting] = weakref.WeakSet()
@@ -124,11 +111,9 @@ _THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 _EXIT_SECONDS = 10.0
 
 
+@atexit.register
 def _at_exit() -> None:
     for waiting in list(_ALL):
         waiting.stop()
     for thread in list(_THREADS):
         thread.join(_EXIT_SECONDS)
-
-
-atexit.register(_at_exit)

@@ -80,19 +80,9 @@ def parts_of(term: Term) -> Iterator[Term]:
 _SAME_TYPE = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"})
 _BOOLEAN = Type("boolean")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
-_COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "same",
-    exp.And: "and",
-    exp.Or: "or",
-    exp.ArrayContains: "contains",
-    exp.ArrayOverlaps: "overlaps",
-}
+_COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "<>", exp.NullSafeEQ: "same"}
+_COMPARISONS |= {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.And: "and"}
+_COMPARISONS |= {exp.Or: "or", exp.ArrayContains: "contains", exp.ArrayOverlaps: "overlaps"}
 
 
 @lru_cache(maxsize=4096)
@@ -394,7 +384,8 @@ def _ends(term: Term) -> tuple[Ends, ...] | None:
         case Test("and", args):
             return _all_of(args)
         case Test("or", args):
-            return _one_of(args)
+            known = [pairs for pairs in map(_ends, args) if pairs is not None]
+            return tuple(chain.from_iterable(known)) if len(known) == len(args) else None
         case Test("pair", (Prop(), Prop(), Value() as one, Value() as other)):
             return (one, other), (other, one)
     sources, targets = _known(term, "source"), _known(term, "target")
@@ -423,8 +414,3 @@ def _all_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
         if more is not None and len(more) <= _MOST_PAIRS:
             pairs = more
     return pairs
-
-
-def _one_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
-    known = [pairs for pairs in map(_ends, terms) if pairs is not None]
-    return tuple(chain.from_iterable(known)) if len(known) == len(terms) else None

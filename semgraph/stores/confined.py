@@ -10,19 +10,7 @@ import pyarrow as pa
 
 from semgraph.errors import PlanError
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import (
-    CommitMarker,
-    History,
-    MatchQuery,
-    NewContent,
-    PartitionState,
-    RowIds,
-    ScanQuery,
-    SearchQuery,
-    Store,
-    WriteBatch,
-    Written,
-)
+from semgraph.stores import base
 
 _ONLY = "_only"  # reserved: no column of a plan starts with it
 
@@ -33,7 +21,7 @@ class ConfinedStore:
     no counts by partition, so `statistics` are those of all.
     """
 
-    def __init__(self, store: Store, partition: str) -> None:
+    def __init__(self, store: base.Store, partition: str) -> None:
         self._store, self._partition = store, partition
         self._column = ""
         self.name, self.nearest, self.takes = store.name, store.nearest, store.takes
@@ -55,33 +43,35 @@ class ConfinedStore:
     def share(self) -> ConfinedStore:
         return ConfinedStore(self._store.share(), self._partition)
 
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+    async def search(self, queries: Sequence[base.SearchQuery], rows: pa.Table) -> list[pa.Table]:
         rows, own = self._confined(rows, [query.partition for query in queries])
         confined = [replace(query, partition=own[query.partition]) for query in queries]
         return await self._store.search(confined, rows)
 
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+    async def match(self, query: base.MatchQuery, rows: pa.Table) -> pa.Table:
         rows, own = self._confined(rows, [query.partition])
         return await self._store.match(replace(query, partition=own[query.partition]), rows)
 
-    async def scan(self, query: ScanQuery) -> pa.Table:
+    async def scan(self, query: base.ScanQuery) -> pa.Table:
         seen = query.partitions is None or self._partition in query.partitions
         return await self._store.scan(replace(query, partitions=[self._partition] * seen))
 
-    async def states(self, plan: str, rows: RowIds) -> Mapping[str, PartitionState]:
+    async def states(self, plan: str, rows: base.RowIds) -> Mapping[str, base.PartitionState]:
         self._require(rows)
         return await self._store.states(plan, rows)
 
-    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
+    async def commit(
+        self, batch: base.WriteBatch, marker: base.CommitMarker | None = None
+    ) -> base.Written:
         self._require([marker.partition] if marker is not None else [])
         self._require_in(batch)
         return await self._store.commit(batch, marker)
 
-    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
+    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, base.History]:
         self._require(partitions)
         return await self._store.history(plan, partitions)
 
-    async def replace(self, new: NewContent) -> Written:
+    async def replace(self, new: base.NewContent) -> base.Written:
         self._require([*new.heads, *(marker.partition for marker in new.markers)])
         self._require_in(new.batch)
         return await self._store.replace(new)
@@ -113,7 +103,7 @@ class ConfinedStore:
             rows = rows.append_column(own, values)
         return rows, names
 
-    def _require_in(self, batch: WriteBatch) -> None:
+    def _require_in(self, batch: base.WriteBatch) -> None:
         for write in (each for each in batch.writes if each.rows.num_rows):
             named = self._column in write.rows.column_names
             self._require(write.rows.column(self._column).unique().to_pylist() if named else [None])

@@ -25,23 +25,14 @@ from semgraph.expr.functions import canonical_json
 from semgraph.formats import plain_line, shortened
 from semgraph.logical.graph import elements_of, step_type
 from semgraph.logical.schema import Graph, Label
-from semgraph.stores.base import (
-    Deletion,
-    EdgeWrite,
-    MatchQuery,
-    NodeWrite,
-    ScanQuery,
-    SearchQuery,
-    Write,
-    WriteBatch,
-)
+from semgraph.stores import base
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 T = TypeVar("T")
-Merging = NodeWrite | EdgeWrite
+Merging = base.NodeWrite | base.EdgeWrite
 
 RESERVED = "_Semgraph"  # labels with this prefix belong to semgraph
 KEEPS_ENDS = "make its key of its ends, id(source, target, ...), or delete it before"
@@ -51,7 +42,7 @@ KEEPS_ENDS = "make its key of its ends, id(source, target, ...), or delete it be
 
 
 @contextmanager
-def writing(write: Write) -> Iterator[None]:
+def writing(write: base.Write) -> Iterator[None]:
     """Refused rows belong to this write; its batch is not written."""
     try:
         yield
@@ -88,11 +79,11 @@ class Refusals:
     def __init__(self) -> None:
         self._rows: dict[tuple[int, str], RefusedRow] = {}
 
-    def add(self, write: Write, key: str, error: DataError) -> None:
+    def add(self, write: base.Write, key: str, error: DataError) -> None:
         """Record a refused row of a write."""
         self._rows.setdefault((id(write), key), RefusedRow(write, key, error.problem))
 
-    def holds(self, write: Write, key: str) -> bool:
+    def holds(self, write: base.Write, key: str) -> bool:
         """Whether a row of a write is refused."""
         return (id(write), key) in self._rows
 
@@ -144,10 +135,10 @@ def _conflicting(write: Merging, prepare: Prepare) -> Iterator[tuple[int, DataEr
         good, bad = 0, len(places)
         while bad - good > 1:
             middle = (good + bad) // 2
-            failed = error(middle)
-            good, bad, refused = (
-                (middle, bad, refused) if failed is None else (good, middle, failed)
-            )
+            if (failed := error(middle)) is None:
+                good = middle
+            else:
+                bad, refused = middle, failed
         yield places.pop(bad - 1), refused
 
 
@@ -204,10 +195,8 @@ def check_partition(store: str, graph: Graph, label: str, partition: str, key: s
     and write rows of all groups. Raises PlanError.
     """
     if (partition, key) != (graph.partition, graph.key):
-        own, other = (
-            f"partition: {partition}, key: {key}",
-            f"partition: {graph.partition}, key: {graph.key}",
-        )
+        own = f"partition: {partition}, key: {key}"
+        other = f"partition: {graph.partition}, key: {graph.key}"
         what = f'{store}  stores {label} with {own}, and the graph "{graph.name}" has {other}'
         hint = "Nothing was read or written. Change the graph file, or name another store: --store"
         raise PlanError(what, hint=hint)
@@ -273,12 +262,12 @@ def end_column(end: str) -> str:
     return f"#{end}"
 
 
-def aliases(query: SearchQuery) -> tuple[str, ...]:
+def aliases(query: base.SearchQuery) -> tuple[str, ...]:
     """The names of the hit and of the nodes at its ends in the conditions of a search."""
     return (query.alias, *(name for _, name, _ in query.ends))
 
 
-def end_nodes(graph: Graph, query: SearchQuery) -> dict[str, tuple[Label, tuple[str, ...]]]:
+def end_nodes(graph: Graph, query: base.SearchQuery) -> dict[str, tuple[Label, tuple[str, ...]]]:
     """Label and properties of the nodes that a search returns, by `source` and `target`."""
     nodes = {}
     for end, _, properties in query.ends:
@@ -287,7 +276,7 @@ def end_nodes(graph: Graph, query: SearchQuery) -> dict[str, tuple[Label, tuple[
     return nodes
 
 
-def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> pa.Schema:
+def search_schema(graph: Graph, query: base.SearchQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of the result of a search."""
     ranking = {"_q": pa.int64(), "via": pa.string(), "method": pa.int32(), "rank": pa.int64()}
     ranked = [pa.field(name, kind) for name, kind in (ranking | {"score": pa.float64()}).items()]
@@ -298,7 +287,7 @@ def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> p
     return pa.schema(fields)
 
 
-def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
+def match_schema(graph: Graph, query: base.MatchQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of the result of a match: structs; for a variable-length path a list of them."""
     fields: list[Any] = [("_q", pa.int64())]
     for element, label in (pair for pair in elements_of(graph, query.pattern) if pair[0].var):
@@ -312,7 +301,7 @@ def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.
 
 def match_table(
     graph: Graph,
-    query: MatchQuery,
+    query: base.MatchQuery,
     schema: pa.Schema,
     left_out: LeftOut,
     records: Iterable[Sequence[Any]],
@@ -354,7 +343,7 @@ def steps_of(paths: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.
     return pa.array(listed, kind)
 
 
-def scan_schema(graph: Graph, query: ScanQuery, dimensions: Dimensions) -> pa.Schema:
+def scan_schema(graph: Graph, query: base.ScanQuery, dimensions: Dimensions) -> pa.Schema:
     """Schema of the result of a scan."""
     label = graph.label(query.label)
     names = returned(graph, label, query.properties, partition=True)
@@ -437,7 +426,7 @@ class PreparedMerge:
 
 
 def prepare_batch(
-    graph: Graph, batch: WriteBatch, convert: Callable[[PreparedMerge], T]
+    graph: Graph, batch: base.WriteBatch, convert: Callable[[PreparedMerge], T]
 ) -> list[T | None]:
     """Prepare the rows that a batch merges, before any write. Returns for each write the result of
     `convert`, which raises DataError for rows that the store cannot keep; None for deletes and
@@ -449,7 +438,7 @@ def prepare_batch(
     for i, write in enumerate(batch.writes):
         if write.rows.num_rows:
             check_columns(graph, write)
-            if not isinstance(write, Deletion):
+            if not isinstance(write, base.Deletion):
                 converted[i] = refusals.attempt(
                     write, graph.key, lambda each: convert(prepare_merge(graph, each))
                 )
@@ -478,7 +467,7 @@ def prepare_merge(graph: Graph, write: Merging) -> PreparedMerge:
     return PreparedMerge(graph, write, keys, partitions, columns, vectors, labels, attributes)
 
 
-def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
+def keys_of(graph: Graph, write: base.Write) -> tuple[list[str], list[str | None]]:
     """Key and partition of each row; the partition is None if the rows have none."""
     keys: list[Any] = write.rows.column(graph.key).cast(pa.string()).to_pylist()
     if graph.partition not in write.rows.column_names:
@@ -486,7 +475,7 @@ def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
     return keys, write.rows.column(graph.partition).cast(pa.string()).to_pylist()
 
 
-def check_columns(graph: Graph, write: Write) -> None:
+def check_columns(graph: Graph, write: base.Write) -> None:
     """Refuse rows without the key, or with columns that the label lacks. Raises EngineError."""
     label, names = graph.label(write.label), write.rows.column_names
     if graph.key not in names:
@@ -494,18 +483,18 @@ def check_columns(graph: Graph, write: Write) -> None:
     if write.rows.column(graph.key).null_count:
         raise EngineError(f"a row to write to {label.name} has no {graph.key}")
     unknown = ", ".join(sorted({*names} - {*label.columns, *label.vectors.values()}))
-    if unknown and not isinstance(write, Deletion):
+    if unknown and not isinstance(write, base.Deletion):
         raise EngineError(f"rows to write to {label.name} have columns that it does not: {unknown}")
 
 
-def check_partitions(graph: Graph, batch: WriteBatch, refusals: Refusals) -> None:
+def check_partitions(graph: Graph, batch: base.WriteBatch, refusals: Refusals) -> None:
     """Refuse rows that merge one key under two partitions, whether or not it is stored: all but
     those of the first. A store finds conflicts within one write itself.
     """
     seen: dict[tuple[str, str | None], str] = {}
     times = Counter(write.label for write in batch.writes)
     for write in batch.writes:
-        if isinstance(write, Deletion) or times[write.label] < 2:
+        if isinstance(write, base.Deletion) or times[write.label] < 2:
             continue
         for key, part in zip(*keys_of(graph, write), strict=True):
             if part is not None and seen.setdefault((write.label, key), part) != part:

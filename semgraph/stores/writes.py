@@ -20,16 +20,7 @@ from typing import Any
 from semgraph.errors import DataError
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import (
-    CommitMarker,
-    CommittedRow,
-    CommittedWindow,
-    Deletion,
-    EdgeWrite,
-    History,
-    NodeWrite,
-    Write,
-)
+from semgraph.stores import base
 from semgraph.stores.prepare import keys_of, prepare_merge
 
 _KEY, _VALUE = 8, 4  # bytes of a fingerprint
@@ -100,13 +91,13 @@ class WrittenRow:
 Recorded = tuple[str, dict[str, dict[str, Any]]]
 
 
-def recorded(graph: Graph, writes: Iterable[Write]) -> str:
+def recorded(graph: Graph, writes: Iterable[base.Write]) -> str:
     """The writes of one transaction, in their order, as text for a commit marker."""
     found: list[Recorded] = []
     for write in writes:
         if not write.rows.num_rows:
             continue
-        if isinstance(write, Deletion):
+        if isinstance(write, base.Deletion):
             keys = keys_of(graph, write)[0]
             rows = {row_fingerprint(key): {"d": fingerprint(key)} for key in keys}
             found.append((write.label, rows))
@@ -127,7 +118,7 @@ def recorded(graph: Graph, writes: Iterable[Write]) -> str:
     return json.dumps(found, separators=(",", ":")) if found else ""
 
 
-def _row(write: NodeWrite | EdgeWrite, row: Mapping[str, Any]) -> dict[str, Any]:
+def _row(write: base.NodeWrite | base.EdgeWrite, row: Mapping[str, Any]) -> dict[str, Any]:
     parts: dict[str, dict[str, Any]] = {"v": {}, "c": {}, "u": {}}
     for name, value in row.items():
         if value is None or (name in {"labels", "attributes"} and not value):
@@ -185,19 +176,19 @@ def pack(text: str) -> bytes:
 
 def window_of(
     now: datetime, begun: datetime | None, parts: str | None, writes: bytes
-) -> CommittedWindow:
+) -> base.CommittedWindow:
     """A stored window without its rows."""
     text = zlib.decompress(writes).decode()
-    return CommittedWindow((), now, begun, json.loads(parts or "{}"), text)
+    return base.CommittedWindow((), now, begun, json.loads(parts or "{}"), text)
 
 
-def shared_parts(marker: CommitMarker) -> tuple[str, str]:
+def shared_parts(marker: base.CommitMarker) -> tuple[str, str]:
     """The parts of a commit marker as text, after its hash."""
     text = canonical_json(dict(marker.parts))
     return fingerprint(text, 16), text
 
 
-def marked_rows(marker: CommitMarker) -> Iterator[tuple[int, str, str]]:
+def marked_rows(marker: base.CommitMarker) -> Iterator[tuple[int, str, str]]:
     """Place, id and content of each row of a window."""
     contents = dict(zip_longest(marker.rows, marker.contents, fillvalue=""))
     return ((place, row, content) for place, (row, content) in enumerate(contents.items()))
@@ -205,16 +196,16 @@ def marked_rows(marker: CommitMarker) -> Iterator[tuple[int, str, str]]:
 
 def history_of(
     head: str | None,
-    rows: Iterable[tuple[int | None, int | None, CommittedRow]],
-    windows: Mapping[int, CommittedWindow],
-) -> History:
+    rows: Iterable[tuple[int | None, int | None, base.CommittedRow]],
+    windows: Mapping[int, base.CommittedWindow],
+) -> base.History:
     """What a plan committed in a partition. Rows come in any order, each with the number of its
     window, from 1, and its place there; an earlier version recorded neither.
     """
-    by: dict[int, list[CommittedRow]] = {}
+    by: dict[int, list[base.CommittedRow]] = {}
     for number, _, row in sorted(rows, key=lambda marked: (marked[0] or 0, marked[1] or 0)):
         by.setdefault(number or 0, []).append(row)
     old = sorted(by.pop(0, ()), key=lambda row: (row.now, row.row))
-    first = (CommittedWindow((row,), row.now, None, {}, None) for row in old)
+    first = (base.CommittedWindow((row,), row.now, None, {}, None) for row in old)
     later = (replace(windows[number], rows=tuple(own)) for number, own in by.items())
-    return History(head, (*first, *later))
+    return base.History(head, (*first, *later))

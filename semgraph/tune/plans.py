@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.compare.comparison import Arm, Comparison, Spent
+from semgraph.compare.comparison import Spent
 from semgraph.compare.plans import PlanArms, returned_rows
 from semgraph.compare.request import ComparisonRecord
 from semgraph.compare.trial import Attempt, Bench
@@ -32,16 +32,9 @@ from semgraph.logical.semantic import Semantic, SemFilter
 from semgraph.optimizer.order_filters import adjacent_filters
 from semgraph.scores import score_graph, tally
 from semgraph.tune.candidates import Candidate, of_plan
-from semgraph.tune.search import (
-    ANSWERS,
-    LEAST,
-    Chooser,
-    TuneRequest,
-    percent,
-    rounded_down,
-)
+from semgraph.tune.search import ANSWERS, LEAST, Chooser, TuneRequest, percent, rounded_down
 from semgraph.tune.step import StepTuning
-from semgraph.tune.trials import PILOT, REFERENCE, Prices, drawn
+from semgraph.tune.trials import PILOT, REFERENCE, DrawnTrial, Prices, drawn
 from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Counts, Entry, Measure, Shown
 
@@ -67,7 +60,6 @@ class PlanTuning(Chooser):
         self.tested = self.units[half:] if apart else self.units
         self.sampled = min(request.sample, len(self.tested))
         self.walk.measure = measure_of(plan)
-        self.known: dict[str, tuple[Attempt, int]] = {}  # the last attempts, and their rows
         self.costs: dict[str, float] = {}  # of 1,000 rows, before the walk
         self.changes: dict[str, Mapping[str, str]] = {}  # of candidates of steps
         self.keeps: dict[str, float] = {}  # the share of rows that a filter keeps
@@ -76,16 +68,10 @@ class PlanTuning(Chooser):
         self.solutions: dict[str, Solution] = {}  # the plans made of steps
         self.order = ""  # the candidate that changes nothing but the order of filters
         self.bench = Bench(record, dict.fromkeys(arms, opened))
-        self.plans = PlanArms(self.bench)
-        self.plans.reference = REFERENCE
+        self.plans = self.arms = PlanArms(self.bench)
+        self.plans.reference, self.prices = REFERENCE, self._priced()
 
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The tuned steps; none: whole plans."""
-        return self.request.steps
-
-    @property
-    def prices(self) -> Prices:
+    def _priced(self) -> Prices:
         """The prices of all models that a candidate calls."""
         roles = {role for arm in self.record.request.arms.values() for role in arm.plan.needs.roles}
         return Prices.by({role: bound(self.opened.llm, role) for role in sorted(roles)})
@@ -116,16 +102,11 @@ class PlanTuning(Chooser):
             if self.walk.chosen:
                 self.refused[self.order] = "another plan is shown"
             else:
-                await self._choose_order()
-
-    async def _choose_order(self) -> None:
-        """Take another order of filters, which needs no test."""
-        ask = Ask(self.order, self.sampled)
-        units = (await self.counted(ask)).units
-        why = "the same rows, if the model is a function of the row"
-        f1 = self.walk.measure.f1(units)
-        self.walk.results[self.order] = Shown("shown", why, f1, None, len(units), 0.0)
-        self.walk.chosen = self.order
+                units = (await self.counted(Ask(self.order, self.sampled))).units  # without a test
+                why = "the same rows, if the model is a function of the row"
+                f1 = self.walk.measure.f1(units)
+                self.walk.results[self.order] = Shown("shown", why, f1, None, len(units), 0.0)
+                self.walk.chosen = self.order
 
     def _power(self, tests: int) -> Iterator[str]:
         """What would show the floor."""
@@ -146,13 +127,13 @@ class PlanTuning(Chooser):
 
     # Trials
 
-    async def _attempt(self, name: str, rows: Sequence[int], number: int = 0) -> Attempt:
+    async def _attempt(self, name: str, rows: Sequence[int]) -> DrawnTrial:
         """Run a plan over some rows."""
         table = self.base.inputs[self.input].take(pa.array(sorted(rows), pa.int64()))
         arm = self.bench.arms[name]
         request = replace(arm.request, inputs={**arm.request.inputs, self.input: table})
         self.bench.arms[name] = arm._replace(request=request)
-        return await self.bench.pays(partial(self.plans.attempt, name, number))
+        return DrawnTrial(await self.bench.pays(partial(self.plans.attempt, name, 0)), rows)
 
     async def _pilot(self) -> None:
         """Run each plan over a few rows, which shows what it costs; the plans made of steps are known."""
@@ -162,18 +143,18 @@ class PlanTuning(Chooser):
             if name in self.costs and name != REFERENCE:
                 continue
             try:
-                attempt = await self._attempt(name, rows)
+                found = await self._attempt(name, rows)
             except SemgraphError as error:
                 if name == REFERENCE or isinstance(error, BudgetReached):
                     raise
                 self.walk.results[name] = Shown("failed", str(error))
                 continue
-            self.extra += attempt.trial.cold
-            spent = astuple(attempt.trial.cold)[:3]
+            self.extra += found.trial.cold
+            spent = astuple(found.trial.cold)[:3]
             if (same := made.setdefault(spent, name)) != name:  # another name of the same requests
                 self.refused[name] = f"it sends what {same} sends"
                 continue
-            cost = 1000 * self.prices.cost(attempt.trial.cold) / len(rows)
+            cost = self.prices.of_thousand(found)
             if name == REFERENCE:  # whose steps may have been measured over more rows
                 scale = self.costs.get(REFERENCE, cost) / cost if cost else 1.0
             self.costs[name] = cost * scale
@@ -186,14 +167,14 @@ class PlanTuning(Chooser):
         """Run a plan, and compare its graph, or its rows, with the truth or those of the reference."""
         rows = self._rows(self.tested[: ask.units])
         known = self.known.get(REFERENCE)
-        if known is None or known[1] < len(rows):
+        more = known is None or len(known.numbers) < len(rows)
+        if more:
             self.afford(REFERENCE, self.expected(REFERENCE, ask.units))
         base = await self._attempt(REFERENCE, rows)  # known answers are replayed
-        if known is None or known[1] < len(rows):
-            self.known[REFERENCE] = base, len(rows)
-        own = await self._attempt(ask.name, rows)
-        self.known[ask.name] = own, len(rows)
-        return Counted(self._counts(own, base), cost=self.cost(ask.name))
+        if more:
+            self.known[REFERENCE] = base
+        own = self.known[ask.name] = await self._attempt(ask.name, rows)
+        return Counted(self._counts(own.attempt, base.attempt), cost=self.cost(ask.name))
 
     def _counts(self, own: Attempt, base: Attempt) -> list[Counts]:
         truth = self.plans.truth
@@ -208,10 +189,8 @@ class PlanTuning(Chooser):
 
     def cost(self, name: str) -> float | None:
         """The cost of 1,000 rows, as measured last."""
-        if name not in self.known:
-            return self.costs.get(name)
-        attempt, rows = self.known[name]
-        return 1000 * self.prices.cost(attempt.trial.cold) / max(rows, 1)
+        found = self.known.get(name)
+        return self.costs.get(name) if found is None else self.prices.of_thousand(found)
 
     def expected(self, name: str, units: int) -> float:
         """The expected cost of a trial."""
@@ -255,7 +234,7 @@ class PlanTuning(Chooser):
         if floor is None:
             return 1.0
         rows = self._rows(self.units)[:PILOT]
-        tables = (await self._attempt(REFERENCE, rows)).tables.values()
+        tables = (await self._attempt(REFERENCE, rows)).attempt.tables.values()
         each = sum(table.num_rows for table in tables) / len(rows)
         units = round(each * len(self._rows(self.tested[: self.sampled])))
         alpha = self.request.error / (2 * (_SOLUTIONS + len(self.candidates)))
@@ -282,9 +261,9 @@ class PlanTuning(Chooser):
     def _new(self, candidate: Candidate, cost: float | None = None) -> None:
         """Make the arm of a candidate, whose cost may be known."""
         arms = self.make([candidate])
-        self.record.request = replace(
-            self.record.request, arms={**self.record.request.arms, **arms}
-        )
+        whole = self.record.request
+        self.record.request = replace(whole, arms={**whole.arms, **arms})
+        self.prices = self._priced()
         for name, arm in arms.items():
             self.bench.arms[name] = self.bench.arms[REFERENCE]._replace(name=name, request=arm)
             self.bench.share(REFERENCE, name)
@@ -332,10 +311,6 @@ class PlanTuning(Chooser):
 
     # The result
 
-    def taken(self, name: str) -> Spent | None:
-        """The cost of the last trial of a plan."""
-        return self.known[name][0].trial.cold if name in self.known else None
-
     @property
     def spent(self) -> Spent:
         """What the search cost by itself, with the steps."""
@@ -355,7 +330,7 @@ class PlanTuning(Chooser):
         tried = Tried(REFERENCE, {}, "reference", cost=self.cost(REFERENCE))
         if REFERENCE not in self.known or self.plans.truth is None:
             return tried
-        attempt, _ = self.known[REFERENCE]
+        attempt = self.known[REFERENCE].attempt
         f1 = self.walk.measure.f1(self._counts(attempt, attempt))
         return replace(tried, f1=f1, spent=attempt.trial.cold)
 
@@ -363,7 +338,7 @@ class PlanTuning(Chooser):
         """What the test of a plan promises, and what it assumes."""
         if best.at_least is None:
             return "The rows are the same, if the model is a function of the row.", ()
-        rows = self.known[best.name][1]
+        rows = len(self.known[best.name].numbers)
         promise = (
             f"With a probability of at least {percent(self.request.confidence)} over the draw of these {rows:,} rows: F1 "
             f"of the returned rows against {ANSWERS} is at least {rounded_down(best.at_least)} over rows like the input they "
@@ -373,18 +348,9 @@ class PlanTuning(Chooser):
             "It assumes that returned rows fail independently, also those that share a call.",
         )
 
-    async def compared(self, name: str) -> Comparison | None:
-        """The reference and a plan over the rows of its last test."""
-        if name not in self.known or REFERENCE not in self.known:
-            return None
-        attempts = {each: [self.known[each][0]] for each in (REFERENCE, name)}
-        quality, graphs = self.plans.scored(attempts), self.plans.graphs(attempts)
-        of = self.record.request.arms
-        arms = [
-            Arm(n, of[n].changes, (own[0].trial,), quality[n], graphs.get(n))
-            for n, own in attempts.items()
-        ]
-        return self.record.comparison(arms, reference=REFERENCE, **self.plans.facts())
+    def common(self, pair: Mapping[str, DrawnTrial]) -> dict[str, Attempt]:
+        """The trials of the reference and a plan over the rows of its last test."""
+        return {name: own.attempt for name, own in pair.items()}
 
 
 def measure_of(plan: LogicalPlan) -> Measure:
@@ -393,11 +359,8 @@ def measure_of(plan: LogicalPlan) -> Measure:
     """
     nodes = [node for node in walk(*plan.roots) if not isinstance(node, Input)]
     alone = all(node.row_local and node.rows in ("1:1", "subset") for node in nodes)
-    filters = all(
-        isinstance(n, SemFilter) and not whole_rows(n).compare
-        for n in nodes
-        if isinstance(n, Semantic)
-    )
+    asking = (node for node in nodes if isinstance(node, Semantic))
+    filters = all(isinstance(n, SemFilter) and not whole_rows(n).compare for n in asking)
     return Measure(exists=filters, bernoulli=alone and len(plan.returns) == 1 and not plan.writes)
 
 

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.compare.comparison import Comparison, Spent
+from semgraph.compare.loop import compared
+from semgraph.compare.plans import PlanArms
 from semgraph.compare.preview import limits
 from semgraph.compare.request import ArmRequest, ComparisonRecord, ComparisonRequest
-from semgraph.compare.trial import KEPT
+from semgraph.compare.step import StepArms
+from semgraph.compare.trial import KEPT, Attempt
 from semgraph.display import option
 from semgraph.errors import BudgetReached, ModelLacks, PlanError, SemgraphError, UnavailableError
 from semgraph.execution.record import timestamp
@@ -25,7 +28,7 @@ from semgraph.formats import dollars
 from semgraph.frontend.document import shown as shown_path
 from semgraph.optimizer import rewritten
 from semgraph.tune.candidates import Candidate
-from semgraph.tune.trials import REFERENCE, Prices
+from semgraph.tune.trials import REFERENCE, DrawnTrial, Prices
 from semgraph.tune.tuned import choice_of
 from semgraph.tune.tuning import Status, Tried, Tuning, Unit, save_tuning
 from semgraph.tune.walk import Ask, Counted, Measure, Shown, Walk
@@ -85,11 +88,8 @@ class NothingToChoose(Exception):
 
 def made(request: TuneRequest, name: str, changes: Mapping[str, str]) -> dict[str, ArmRequest]:
     """The arm of a candidate, by its name. Raises PlanError."""
-    own = {
-        key if key == "preset" or key.startswith("rules.") else f"use.{key}": value
-        for key, value in changes.items()
-        if key != "order"
-    }
+    kept = {key: value for key, value in changes.items() if key != "order"}
+    own = {k if k == "preset" or k.startswith("rules.") else f"use.{k}": v for k, v in kept.items()}
     order = [step.strip() for step in changes.get("order", "").split(",") if step.strip()]
     arms = request.make({name: own})
     return {n: replace(arm, plan=rewritten(arm.plan, (), order)) for n, arm in arms.items()}
@@ -106,6 +106,7 @@ class Chooser(ABC):
         self.sampled = self.all = 0  # units that are checked, and all
         self.candidates: dict[str, Candidate] = {}
         self.refused: dict[str, str] = {}
+        self.known: dict[str, DrawnTrial] = {}  # the last trial of each candidate
         self.walk = Walk((), Measure(exists=True), request.floor, request.error, request.sample)
 
     def make(self, candidates: Iterable[Candidate]) -> dict[str, ArmRequest]:
@@ -136,27 +137,20 @@ class Chooser(ABC):
                 raise
             kept_answers = KEPT.replace("comparison", "search")
             stopped = f"{str(error).removeprefix('stopped ')}. {kept_answers}"
-        return await self._tuning(kept, stopped)
+        return self._tuning(kept, stopped)
 
     @property
     def spent(self) -> Spent:
         """What the search cost by itself: the last trial of each candidate, which has the answers of those
         before, and `extra`.
         """
-        each = (self.taken(name) for name in (REFERENCE, *self.candidates))
-        return sum((own for own in each if own is not None), self.extra)
+        own = (each for name, each in self.known.items() if name in {REFERENCE, *self.candidates})
+        return sum((each.trial.cold for each in own), self.extra)
 
     # What differs
 
-    @property
-    @abstractmethod
-    def steps(self) -> tuple[str, ...]:
-        """The tuned steps."""
-
-    @property
-    @abstractmethod
-    def prices(self) -> Prices:
-        """The prices of the models."""
+    arms: StepArms | PlanArms
+    prices: Prices  # of the models
 
     @abstractmethod
     async def search(self) -> None:
@@ -175,10 +169,6 @@ class Chooser(ABC):
         """The expected cost of a trial."""
 
     @abstractmethod
-    def taken(self, name: str) -> Spent | None:
-        """The cost of the last trial of a candidate; None without one."""
-
-    @abstractmethod
     def reference(self) -> Tried:
         """The reference as it was measured."""
 
@@ -191,8 +181,8 @@ class Chooser(ABC):
         """Further fields of the result."""
 
     @abstractmethod
-    async def compared(self, name: str) -> Comparison | None:
-        """The reference and a candidate over the rows that both have answered."""
+    def common(self, pair: Mapping[str, DrawnTrial]) -> dict[str, Attempt]:
+        """The trials of the reference and a candidate over the rows that both have answered."""
 
     # Limits
 
@@ -215,9 +205,8 @@ class Chooser(ABC):
         """
         price, cost = self.request.per_1000, self.cost(REFERENCE)
         if price is not None and cost is not None and cost <= price and self.against == ANSWERS:
-            raise NothingToChoose(
-                "the reference costs less than the price, and nothing agrees more"
-            )
+            why = "the reference costs less than the price, and nothing agrees more"
+            raise NothingToChoose(why)
 
     @property
     def against(self) -> str:
@@ -284,29 +273,39 @@ class Chooser(ABC):
 
     # The result
 
-    async def _tuning(self, kept: str, stopped: str | None) -> Tuning:
+    def _tuning(self, kept: str, stopped: str | None) -> Tuning:
         """The result, in the record."""
         tried = {each.name: each for each in self._tried()}
         reference, chosen = self.reference(), self.walk.chosen or self.walk.found
         if chosen == REFERENCE:
             kept = kept or "nothing below the price is better"
         elif chosen and not kept and self.request.floor is not None and not self.below:
-            kept = _no_saving(tried[chosen], reference)
+            saved = _saving(tried[chosen], reference)
+            few = saved is not None and saved < LEAST
+            kept = f"{chosen} saves only {percent(max(saved or 0.0, 0))}" if few else ""
         found: Status = "shown" if self.walk.chosen else "found"
         status = found if chosen and not kept else "kept"
         best = tried[chosen] if chosen and status != "kept" else None
         shown, facts = best if status == "shown" else None, self._facts()
         result = Tuning(
-            id=self.record.id, plan=self.record.request.plan.name, source=self._source(), steps=self.steps, status=status,
-            reason=kept or self._reason(shown, best, reference, stopped), reference=reference,
+            id=self.record.id, plan=self.record.request.plan.name, source=self._source(), steps=self.request.steps,
+            status=status, reason=kept or self._reason(shown, best, reference, stopped), reference=reference,
             tried=tuple(tried.values()), chosen=best.name if best else "", **facts, stopped=stopped,
             **(self._of_choice(shown, reference, facts) if shown else {}),
-            comparison=await self.compared(best.name) if best else None, paid=self.record.paid,
+            comparison=self._compared(best.name) if best else None, paid=self.record.paid,
             record=self.record.record.folder if self.record.record else None,
         )  # fmt: skip
         if self.record.record is not None:
             save_tuning(result, self.record.record)
         return result
+
+    def _compared(self, name: str) -> Comparison | None:
+        """The reference and a candidate over the rows that both have answered."""
+        pair = {n: self.known[n] for n in (REFERENCE, name) if n in self.known}
+        if not {REFERENCE, name} <= pair.keys():
+            return None
+        attempts = {n: [own] for n, own in self.common(pair).items()}
+        return compared(self.arms, self.record, attempts, reference=REFERENCE)
 
     def _source(self) -> str:
         """The plan as it is typed in a command."""
@@ -321,7 +320,8 @@ class Chooser(ABC):
         for name, shown in results.items():
             if name == REFERENCE:
                 continue
-            spent = (self.taken(name) if shown.units else None) or Spent()
+            tried = name in self.known and shown.units
+            spent = self.known[name].trial.cold if tried else Spent()
             yield Tried(name, of[name].changes, cost=self.cost(name), spent=spent, **asdict(shown))
         for name in of:
             if name not in results:
@@ -356,10 +356,8 @@ class Chooser(ABC):
         if shown is not None and self.request.floor is None:
             return f"{shown.name} has the greatest lower bound of those below the price"
         if shown is not None:
-            saved = _saving(shown, reference)
-            less = f" costs {percent(saved or 0.0)} less than the reference and" * bool(
-                saved and saved > 0
-            )
+            saved = max(_saving(shown, reference) or 0.0, 0.0)
+            less = f" costs {percent(saved)} less than the reference and" if saved else ""
             return f"{shown.name}{less} is shown to have at least F1 {self.request.floor:g}"
         if best is not None:
             good = "good enough" if self.request.floor else "best below the price"
@@ -398,15 +396,8 @@ class Chooser(ABC):
         }  # fmt: skip
         own = {name: value for name, value in shown.items() if value is not None}
         plan, folders = self.record.request.arms[best.name].plan, runner.settings.operators
-        return choice_of(
-            plan,
-            best.changes,
-            runner.name_of,
-            folders,
-            shown=own,
-            costs=costs,
-            record=self.record.id,
-        )
+        more = {"shown": own, "costs": costs, "record": self.record.id}
+        return choice_of(plan, best.changes, runner.name_of, folders, **more)
 
 
 def ends(error: SemgraphError) -> bool:
@@ -420,14 +411,6 @@ def ends(error: SemgraphError) -> bool:
 def _saving(best: Tried, reference: Tried) -> float | None:
     """The share of the cost that a candidate saves, as measured."""
     return None if best.cost is None or not reference.cost else 1 - best.cost / reference.cost
-
-
-def _no_saving(best: Tried, reference: Tried) -> str:
-    """The reason to keep the reference although a candidate is shown, or ""."""
-    saved = _saving(best, reference)
-    if saved is None or saved >= LEAST:
-        return ""
-    return f"{best.name} saves only {percent(max(saved, 0))}"
 
 
 def percent(share: float) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.compare.comparison import Arm, Comparison, Spent
 from semgraph.compare.request import ComparisonRecord
 from semgraph.compare.step import semantic_node
 from semgraph.compare.trial import Attempt, Bench
@@ -17,7 +16,6 @@ from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, SemgraphError
 from semgraph.execution.runtime import Opened
 from semgraph.formats import dollars, plural
-from semgraph.llm.base import Limits
 from semgraph.llm.stack import bound
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
@@ -33,7 +31,7 @@ from semgraph.tune.search import (
     percent,
     rounded_down,
 )
-from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials, drawn
+from semgraph.tune.trials import PILOT, REFERENCE, DrawnTrial, StepTrials, drawn
 from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Entry, Shown
 
@@ -51,11 +49,13 @@ class StepTuning(Chooser):
         base, (step,) = record.request.arms[REFERENCE], request.steps
         library = Library(record.runner.settings.operators)
         self.node = node = semantic_node(base.plan, step)
+        self.request = replace(request, steps=(node.step,))
         default = library.reference(node.keyword)
         self.choice = (base.plan.choice(node.step) or default).over(default)
         models = request.models or (self.choice.model or "default",)
         self._require_distinct(models)
-        listed, refused = of_step(node, self.choice, library, models, self._limits)
+        limits = lambda role: bound(opened.llm, role).limits  # noqa: E731
+        listed, refused = of_step(node, self.choice, library, models, limits)
         arms = {REFERENCE: base} | self.make(listed)
         self.refused |= refused
         inputs = self._some(base.plan, base.inputs)
@@ -63,7 +63,7 @@ class StepTuning(Chooser):
         bench = Bench(record, dict.fromkeys(arms, opened))
         self.trials = StepTrials(bench, request.unit, request.sample, request.seed)
         self.walk.measure = self.trials.measure
-        self.known: dict[str, StepTrial] = {}  # the last answers of each candidate
+        self.arms, self.prices = self.trials.arms, self.trials.prices
 
     def _some(self, plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
         """The rows of the plan's inputs; if steps before this one call a model, as many drawn ones as the
@@ -80,40 +80,24 @@ class StepTuning(Chooser):
         self.before.append(f"rows: of {len(numbers):,} drawn rows of {name}, by the steps before")
         return {**inputs, name: inputs[name].take(pa.array(sorted(numbers), pa.int64()))}
 
-    def _limits(self, role: str) -> Limits:
-        return bound(self.opened.llm, role).limits
-
     def _require_distinct(self, models: Sequence[str]) -> None:
         """Refuse a role that has the model of another one. Raises PlanError."""
         roles = {each: self.node.of_model("" if each == "default" else each) for each in models}
-        names = {
-            each: bound(self.opened.llm, of.prompt.first.role).name for each, of in roles.items()
-        }
+        llm = self.opened.llm
+        names = {each: bound(llm, of.prompt.first.role).name for each, of in roles.items()}
         for each in models[1:]:
             if names[each] == names[models[0]]:
                 what = f"{each} is the same model as {models[0]}, {names[each]}"
-                raise PlanError(
-                    what, hint=f"bind it to another one: {option('model', f'{each}=MODEL')}"
-                )
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The step."""
-        return (self.node.step,)
-
-    @property
-    def prices(self) -> Prices:
-        """The prices of the models of all candidates."""
-        return self.trials.prices
+                hint = f"bind it to another one: {option('model', f'{each}=MODEL')}"
+                raise PlanError(what, hint=hint)
 
     async def search(self) -> None:
         """Look at the gain and the power, then walk."""
         await self.prepare()
         if self.trials.truth is not None:
             self.walk.error = self.request.error * (1 - _DEARER)
-            self._able(
-                self.cheaper(list(self.candidates)), self.walk.error
-            )  # before anything is spent
+            cheaper = self.cheaper(list(self.candidates))
+            self._able(cheaper, self.walk.error)  # before anything is spent
         self.record.begin()
         await self.pilot()
         await self._against_truth()
@@ -161,7 +145,7 @@ class StepTuning(Chooser):
         """
         found = self.known.get(name)
         if found is not None and (name == REFERENCE or name in self.walk.results):
-            return self.trials.of_thousand(found)
+            return self.prices.of_thousand(found)
         family = self.candidates[name].family if name in self.candidates else REFERENCE
         return self.trials.expected(name, family)
 
@@ -194,9 +178,8 @@ class StepTuning(Chooser):
         trials, floor = self.trials, self.request.floor
         if floor is None or not names or not trials.measure.bernoulli:
             if isinstance(self.node, SemJoin) and floor is not None:
-                self.before = [
-                    f"power: {_PAIRS}; {option('units', 'row')} takes them for independent"
-                ]
+                apart = f"{option('units', 'row')} takes them for independent"
+                self.before = [f"power: {_PAIRS}; {apart}"]
             return list(names)
         alpha = replace(self.walk, entries=self._as_entries(names), error=error).alpha
         tests, true = round(error / alpha), self._true_answers()
@@ -206,9 +189,8 @@ class StepTuning(Chooser):
             f"power: {floor:g} is shown by {needed:,} {what} without an error ({tests} tests); "
             f"{plural(self.sampled, 'checked row')} have {'about ' * (trials.truth is None)}{true:,.0f}"
         )
-        rows = {
-            name: math.ceil(needed / rate) * trials.rows_of_unit(name) for name in names if rate
-        }
+        units = math.ceil(needed / rate) if rate else 0
+        rows = {name: units * trials.rows_of_unit(name) for name in names if rate}
         able = [name for name in rows if trials.most(name) * rate >= needed]
         if able:
             first = error == self.walk.error  # also before the pilot
@@ -297,10 +279,10 @@ class StepTuning(Chooser):
 
     # The search
 
-    async def _answers(self, name: str, units: int, number: int = 0) -> StepTrial:
+    async def _answers(self, name: str, units: int, number: int = 0) -> DrawnTrial:
         found = await self.trials.answers(name, units, number)
         if number:
-            self.extra += found.cold
+            self.extra += found.trial.cold
         else:
             self.known[name] = found
         return found
@@ -332,7 +314,7 @@ class StepTuning(Chooser):
             what = f"the reference agrees with itself only {self.agrees:.2f}"
             raise PlanError(what, hint=f"a floor below it: {option('floor', f'{self.agrees:.2f}')}")
 
-    async def _reference(self, units: int) -> StepTrial:
+    async def _reference(self, units: int) -> DrawnTrial:
         """The reference's answers to at least so many units."""
         known = self.known.get(REFERENCE)
         if known is None or len(known.checked) < units:
@@ -345,7 +327,7 @@ class StepTuning(Chooser):
         reference = None if self.trials.truth is not None else await self._reference(ask.units)
         found = await self._answers(ask.name, ask.units)
         units = self.trials.counted(ask.name, found, reference)
-        return Counted(units, cost=self.trials.of_thousand(found))
+        return Counted(units, cost=self.prices.of_thousand(found))
 
     def follow(self, pilot: StepTuning) -> None:
         """Take what a pilot over other rows has observed."""
@@ -376,19 +358,13 @@ class StepTuning(Chooser):
                 self._lose(each, str(error))
                 continue
             units = self.trials.counted(each, own, reference)
-            loss = Loss(
-                name, each, self.trials.of_thousand(own), self.walk.measure.f1(units), len(units)
-            )
-            found.append(loss)
+            cost, f1 = self.prices.of_thousand(own), self.walk.measure.f1(units)
+            found.append(loss := Loss(name, each, cost, f1, len(units)))
             if loss.f1 == 1.0:
                 least = min(least, loss.cost or 0.0)
         return found
 
     # The result
-
-    def taken(self, name: str) -> Spent | None:
-        """The cost of the last trial of a candidate."""
-        return self.known[name].cold if name in self.known else None
 
     def facts(self) -> dict[str, Any]:
         """What was checked."""
@@ -397,15 +373,14 @@ class StepTuning(Chooser):
     def reference(self) -> Tried:
         """The reference, measured against the truth if there is one."""
         trials, found = self.trials, self.known.get(REFERENCE)
-        tried = Tried(
-            REFERENCE, {self.node.step: str(self.choice)}, "reference", cost=self.cost(REFERENCE)
-        )
+        cost, changes = self.cost(REFERENCE), {self.node.step: str(self.choice)}
+        tried = Tried(REFERENCE, changes, "reference", cost=cost)
         if found is None:
             return tried
         units = () if trials.truth is None else trials.counted(REFERENCE, found, None)
         least = trials.measure.at_least(units, self.request.error) if units else None
         f1 = trials.measure.f1(units)
-        return replace(tried, f1=f1, at_least=least, units=len(units), spent=found.cold)
+        return replace(tried, f1=f1, at_least=least, units=len(units), spent=found.trial.cold)
 
     def promised(self, best: Tried) -> tuple[str, Sequence[str]]:
         """What the test of a candidate promises, and what it assumes."""
@@ -428,15 +403,6 @@ class StepTuning(Chooser):
         what = "pairs of one row or call" if isinstance(self.node, SemJoin) else "rows of one call"
         return promise, (*assumed, f"It assumes that {what} fail independently{observed}.")
 
-    async def compared(self, name: str) -> Comparison | None:
-        """The reference and a candidate over the rows that both have answered."""
-        pair = {each: self.known.get(each) for each in (REFERENCE, name)}
-        if None in pair.values():
-            return None
-        trials = self.trials.common({n: own for n, own in pair.items() if own is not None})
-        quality = self.trials.arms.scored({n: [Attempt(trial)] for n, trial in trials.items()})
-        arms = [
-            Arm(n, self.record.request.arms[n].changes, (trial,), quality[n])
-            for n, trial in trials.items()
-        ]
-        return self.record.comparison(arms, reference=REFERENCE, **self.trials.arms.facts())
+    def common(self, pair: Mapping[str, DrawnTrial]) -> dict[str, Attempt]:
+        """The trials of the reference and a candidate over the rows that both have answered."""
+        return self.trials.common(pair)

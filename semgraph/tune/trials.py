@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from semgraph.compare.comparison import Spent, Trial, trial_answers
 from semgraph.compare.step import StepArms
-from semgraph.compare.trial import Bench
+from semgraph.compare.trial import Attempt, Bench
 from semgraph.compare.truth import EACH, names_of, whole_rows
 from semgraph.errors import PlanError
 from semgraph.execution.record import INPUT_ROW
@@ -55,9 +55,8 @@ class Prices:
                 found[role] = sent, said
             elif len({each.name for each in models.values()}) > 1:
                 what = f"the costs of several models are compared in dollars, and {model.name} has no price"
-                raise PlanError(
-                    what, hint=f"{model.name}?price=IN/OUT, in dollars of a million tokens"
-                )
+                hint = f"{model.name}?price=IN/OUT, in dollars of a million tokens"
+                raise PlanError(what, hint=hint)
         return cls(found if any(map(any, found.values())) else {})
 
     @property
@@ -74,22 +73,26 @@ class Prices:
             raise PlanError(what, hint="EMBEDDER?price=IN, in dollars of a million tokens")
         return spent.dollars
 
+    def of_thousand(self, found: DrawnTrial) -> float:
+        """What 1,000 rows cost, as measured."""
+        return 1000 * self.cost(found.trial.cold) / max(len(found.numbers), 1)
+
     def text(self, amount: float) -> str:
         """A cost in words."""
         return dollars(amount, exact=True) if self.known else f"{amount:,.0f} tokens"
 
 
-class StepTrial(NamedTuple):
-    """The answers of a candidate to drawn rows, by number, and the numbers of those that are checked."""
+class DrawnTrial(NamedTuple):
+    """A trial of a candidate over drawn rows, by number; of a step also those that are checked."""
 
-    trial: Trial
-    checked: Sequence[int]
+    attempt: Attempt
     numbers: Sequence[int]
+    checked: Sequence[int] = ()
 
     @property
-    def cold(self) -> Spent:
-        """The cost of all its rows by itself."""
-        return self.trial.cold
+    def trial(self) -> Trial:
+        """Its answers and their cost."""
+        return self.attempt.trial
 
 
 class StepTrials:
@@ -109,8 +112,7 @@ class StepTrials:
     async def prepare(self) -> None:
         """Compute the rows of the step, draw them, and count the requests of all candidates."""
         await self.arms.freeze()
-        self.units = self._drawn()
-        grouped = isinstance(self.node, SemAgg)
+        self.units, grouped = self._drawn(), isinstance(self.node, SemAgg)
         self.all = len(self.units) if grouped else self.arms.frozen.rows.num_rows
         some = [number for unit in self.units[:_ESTIMATED] for number in unit]
         self.estimated = len(some)
@@ -141,7 +143,7 @@ class StepTrials:
 
     # Costs
 
-    async def observed(self, name: str, family: str, found: StepTrial) -> None:
+    async def observed(self, name: str, family: str, found: DrawnTrial) -> None:
         """Note what a family took in the pilot: the tokens of prompts, as a share of those counted before
         they were sent, and the tokens of answers for each row.
         """
@@ -150,11 +152,12 @@ class StepTrials:
         items = await frozen.items(estimates.llm, estimates.embedder)
         requests = await replace(estimates, rows=items).at_once(each.implementation)
         if requests is None or self._of_requests(name, (1.0, 0.0)) is None:
-            self.measured[name] = self.of_thousand(found)
+            self.measured[name] = self.prices.of_thousand(found)
             return
         counted = estimates.of(name, each.implementation, requests).tokens_in or 1.0
         rows = max(len(found.numbers), 1)
-        self.seen[family] = found.cold.tokens_in / counted, found.cold.tokens_out / rows
+        cold = found.trial.cold
+        self.seen[family] = cold.tokens_in / counted, cold.tokens_out / rows
 
     def expected(self, name: str, family: str) -> float | None:
         """The cost of 1,000 rows as far as it is known: before the pilot, of the prompts; None: not at
@@ -184,10 +187,6 @@ class StepTrials:
         }
         return Prices.by({role: bound(llm, role) for role, llm in roles.items()})
 
-    def of_thousand(self, answers: StepTrial) -> float:
-        """What 1,000 rows cost, as measured."""
-        return 1000 * self.prices.cost(answers.cold) / max(len(answers.numbers), 1)
-
     def rows_of_call(self, name: str) -> int:
         """The rows that share a call."""
         calls = self.estimates[name].calls
@@ -208,7 +207,7 @@ class StepTrials:
 
     # Trials
 
-    async def answers(self, name: str, units: int, number: int = 0) -> StepTrial:
+    async def answers(self, name: str, units: int, number: int = 0) -> DrawnTrial:
         """The answers of a candidate to the first units of the draw, each with the rows beside it that
         share its call, which are not checked. Its place among them is drawn, since errors may depend on it.
         """
@@ -223,9 +222,9 @@ class StepTrials:
         frozen = self.arms.frozen.only(rows)
         work = partial(self.arms.attempt, name, number, frozen=frozen)
         attempt = await self.bench.pays(work)
-        return StepTrial(attempt.trial, checked, rows)
+        return DrawnTrial(attempt, rows, checked)
 
-    def counted(self, name: str, own: StepTrial, reference: StepTrial | None) -> list[Counts]:
+    def counted(self, name: str, own: DrawnTrial, reference: DrawnTrial | None) -> list[Counts]:
         """The counts of the checked units of a candidate: against the truth, or without one against the
         reference. With units of calls, of each call only one row.
         """
@@ -233,19 +232,19 @@ class StepTrials:
         counts = self._by_number(name, own, reference, checked)
         return [count for number in checked for count in counts.get(number) or [(0, 0, 0)]]
 
-    def true_answers(self, reference: StepTrial) -> float:
+    def true_answers(self, reference: DrawnTrial) -> float:
         """The true answers of a row, on average, by all answers of the reference."""
         counts = self._by_reference(REFERENCE, reference, reference, reference.numbers)
         return sum(c[2] for own in counts.values() for c in own) / max(len(reference.numbers), 1)
 
     def _by_number(
-        self, name: str, own: StepTrial, reference: StepTrial | None, checked: Sequence[int]
+        self, name: str, own: DrawnTrial, reference: DrawnTrial | None, checked: Sequence[int]
     ) -> Mapping[int, Sequence[Counts]]:
         by_reference = partial(self._by_reference, name, own, reference or own)
         return by_reference(checked) if self.truth is None else self._by_truth(own, checked)
 
     @staticmethod
-    def _apart(own: StepTrial) -> list[int]:
+    def _apart(own: DrawnTrial) -> list[int]:
         """The checked rows that share no call, in the order of the draw."""
         calls: dict[int, set[str]] = {}
         for row in own.trial.answers.to_pylist() if own.trial.answers is not None else ():
@@ -259,7 +258,7 @@ class StepTrials:
         return kept
 
     def _by_reference(
-        self, name: str, own: StepTrial, reference: StepTrial, checked: Sequence[int]
+        self, name: str, own: DrawnTrial, reference: DrawnTrial, checked: Sequence[int]
     ) -> dict[int, list[Counts]]:
         key, compare = whole_rows(self.node)
         rows = self.arms.frozen.rows
@@ -272,7 +271,7 @@ class StepTrials:
             for number, unit in units
         }
 
-    def _by_truth(self, own: StepTrial, checked: Sequence[int]) -> dict[int, list[Counts]]:
+    def _by_truth(self, own: DrawnTrial, checked: Sequence[int]) -> dict[int, list[Counts]]:
         truth, frozen = self.truth, self.arms.frozen.rows
         assert truth is not None
         assert own.trial.rows is not None
@@ -281,7 +280,10 @@ class StepTrials:
         for number, name in zip(checked, names_of(rows, truth.columns.key), strict=True):
             numbers.setdefault(name, number)
         ours, true = truth.answered(own.trial.rows, rows), truth.wanted(rows)
-        failed, width = self._failed(own), len(truth.columns.key)
+        answers, failed, width = own.trial.answers, set[int](), len(truth.columns.key)
+        if answers is not None and own.trial.failed:
+            wrong = answers.filter(answers.column("error").is_valid()).column(INPUT_ROW)
+            failed = {*own.checked} & {*wrong.to_pylist()}
         none: Counter[object] = Counter()
         result: dict[int, list[Counts]] = {}
         for unit in dict.fromkeys([*ours, *true]):
@@ -294,14 +296,6 @@ class StepTrials:
             result.setdefault(row, []).extend(counts)
         return result | {number: [(0, 1, 0)] for number in failed if number not in result}
 
-    @staticmethod
-    def _failed(own: StepTrial) -> set[int]:
-        table = own.trial.answers
-        if table is None or not own.trial.failed:
-            return set()
-        wrong = {*table.filter(table.column("error").is_valid()).column(INPUT_ROW).to_pylist()}
-        return {number for number in own.checked if number in wrong}
-
     def _counts(self, ours: Counter[object], true: Counter[object]) -> list[Counts]:
         """The counts of a unit: of a join, of each of its pairs; the elements of lists together."""
         if isinstance(self.node, SemJoin):
@@ -313,7 +307,7 @@ class StepTrials:
         same = bool(ours) and +ours == +true
         return [(int(same), int(bool(ours)), int(bool(true)))]
 
-    def common(self, of: Mapping[str, StepTrial]) -> dict[str, Trial]:
+    def common(self, of: Mapping[str, DrawnTrial]) -> dict[str, Attempt]:
         """The trials of some candidates with the answers to the units that all of them have answered,
         which become the rows of the step.
         """
@@ -324,7 +318,7 @@ class StepTrials:
         place, key = {number: at for at, number in enumerate(kept)}, whole_rows(self.node).key
         names = set(names_of(frozen.rows, key))
 
-        def restricted(trial: Trial) -> Trial:
+        def restricted(trial: Trial) -> Attempt:
             rows, answers = trial.rows, trial.answers
             if rows is not None:
                 wanted = [name in names for name in names_of(rows, key)]
@@ -334,7 +328,7 @@ class StepTrials:
                 column = answers.column_names.index(INPUT_ROW)
                 answers = answers.set_column(column, INPUT_ROW, pa.array(found, pa.int64()))
                 answers = answers.filter(answers.column(INPUT_ROW).is_valid())
-            return replace(trial, rows=rows, answers=answers)
+            return Attempt(replace(trial, rows=rows, answers=answers))
 
         return {name: restricted(own.trial) for name, own in of.items()}
 
@@ -343,7 +337,7 @@ class StepTrials:
         numbers = [number for unit in self.units[:units] for number in unit]
         return str(self.arms.frozen.only(numbers).facts()["sha"])[:8]
 
-    def clusters(self, name: str, own: StepTrial, reference: StepTrial | None) -> str:
+    def clusters(self, name: str, own: DrawnTrial, reference: DrawnTrial | None) -> str:
         """How errors cluster in calls, in words; "" without errors or where no call has two rows."""
         counts = self._by_number(name, own, reference, own.checked)
         wrong = {n for n, of in counts.items() if any(hits != max(a, t) for hits, a, t in of)}
@@ -371,9 +365,8 @@ def drawn(
     longest = max(inputs, key=lambda n: inputs[n].num_rows, default="")
     name = plan.windows.input if plan.windows else longest
     if not name or not inputs[name].num_rows:
-        raise PlanError(
-            f"plan {plan.name} has no rows to draw from", hint="give its inputs, with rows"
-        )
+        what = f"plan {plan.name} has no rows to draw from"
+        raise PlanError(what, hint="give its inputs, with rows")
     rows, windows = inputs[name].to_pylist(), plan.windows
     keys = (row[windows.partition] if windows else row for row in rows)
     return name, units_of(keys, seed, whole=windows is not None)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -140,9 +140,8 @@ def write(choice: Mapping[str, Any], path: Path) -> Path:
     models_of(content.get("use", {}))  # raises
     text = write_yaml(content)
     if "://" in text:
-        raise PlanError(
-            "a choice names a model by its role or as PROVIDER:NAME, not by its address"
-        )
+        what = "a choice names a model by its role or as PROVIDER:NAME, not by its address"
+        raise PlanError(what)
     record = f", record {choice['record']}" if choice.get("record") else ""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -208,7 +207,11 @@ class Tuned:
         name = str(data.get("plan") if isinstance(data, Mapping) else path.stem)
         beside = [at / f"{name}.{TUNED}.yaml" for at in (folder / "plans", path.parent)]
         typed = name if Path(plan).stem == name else shown(Path(plan))
-        file = _found(name, typed, beside if preset == TUNED else [folder / preset])
+        places = beside if preset == TUNED else [folder / preset]
+        file = next((path for path in places if path.is_file()), None)
+        if file is None:
+            there = f"looked for {' and '.join(dict.fromkeys(map(shown, places)))}"
+            raise PlanError(f"plan {name} is not tuned", there=there, hint=f"semgraph tune {typed}")
         choice = read(file)
         if choice["plan"] != name:
             what = f"{shown(file)} is a choice for the plan {choice['plan']}, not for {name}"
@@ -249,11 +252,3 @@ class Tuned:
         if strict and reasons:
             raise PlanError(problem)
         return rewritten(plan, self.of("allow"), self.of("order"), (problem,) if reasons else ())
-
-
-def _found(name: str, plan: str, places: Sequence[Path]) -> Path:
-    found = next((path for path in places if path.is_file()), None)
-    if found is None:
-        there = f"looked for {' and '.join(dict.fromkeys(map(shown, places)))}"
-        raise PlanError(f"plan {name} is not tuned", there=there, hint=f"semgraph tune {plan}")
-    return found

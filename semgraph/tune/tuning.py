@@ -201,9 +201,7 @@ class Tuning(display.Displayed):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--format json` prints."""
-        data: dict[str, Any] = _shape().dump_python(
-            self, mode="json", exclude={"comparison", "record"}
-        )
+        data = _shape().dump_python(self, mode="json", exclude={"comparison", "record"})
         return {"schema": 1, "kind": "tuning", **data}
 
 
@@ -227,9 +225,8 @@ def load_tuning(ref: str, runs: Path = RUNS) -> Tuning:
     run = find_run(ref, runs, having=FILE)
     file = run.folder / FILE
     if not file.exists():
-        raise PlanError(
-            f"{run.name} is no finished tuning", hint="list all records: semgraph runs list"
-        )
+        what, hint = f"{run.name} is no finished tuning", "list all records: semgraph runs list"
+        raise PlanError(what, hint=hint)
     data = json.loads(file.read_text(encoding="utf-8"))
     schema, _ = data.pop("schema"), data.pop("kind")
     if schema != 1:

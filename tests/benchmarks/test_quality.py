@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from benchmarks.frame import Unmeasured
@@ -25,6 +24,7 @@ from semgraph.llm.base import LLM, Reply, Request, Usage
 from semgraph.llm.dummy import Dummy
 from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
+from semgraph.semantic.contract import Outcome
 
 
 class Priced(Noted):
@@ -215,7 +215,7 @@ def test_reviews_are_filtered_and_joined_as_their_critics_marked_them(tmp_path: 
     )
     pairs = reviews.load(reviews.JOIN, tmp_path)
     assert pairs.truth == [True, True]
-    answers = pa.table({"item": [0, 1], "match": [True, False]})
+    answers = [Outcome({"match": True}), Outcome({"match": False})]
     assert (pairs.figures(answers)["recall"], pairs.figures(answers)["precision"]) == (0.5, 1)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from semgraph.folders import plans_folder
 from semgraph.frontend.graph_files import read_graph
 from semgraph.render.html import graph_page
+from semgraph.render.picture import pictures
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 TIME = pa.timestamp("us", tz="UTC")
@@ -59,6 +60,5 @@ def page_of(number: int) -> str:
     for label, row in rows(number):
         labels.setdefault(label, []).append(row | {"group_id": "towns"})
     graph = read_graph(plans_folder() / "graph.yaml")
-    return graph_page(
-        [(label, pa.Table.from_pylist(each)) for label, each in labels.items()], graph
-    )
+    tables = [(label, pa.Table.from_pylist(each)) for label, each in labels.items()]
+    return graph_page(pictures(tables, graph), "memory")

@@ -58,7 +58,7 @@ def test_a_statement_that_writes_needs_the_option(server: Project) -> None:
         refused = server("cypher", statement)
         assert refused.code != 0
         assert "this statement writes: add --write" in refused.err
-    names = "MATCH (p:P) RETURN collect(p.name) AS names"
+    names = "MATCH (p:P) WITH p.name AS name ORDER BY name RETURN collect(name) AS names"
     assert json.loads(server("cypher", names, "--format", "json").out)[0]["names"] == ["Ann", "Bob"]
     assert server("cypher", "MATCH (p:P) SET p.name = 'x'", "--write").out == ""
     assert json.loads(server("cypher", names, "--format", "json").out)[0]["names"] == ["x", "x"]
@@ -86,3 +86,13 @@ async def test_a_session_of_one_group_has_no_cypher() -> None:
         ),
     ):
         await session.acypher("MATCH (n) RETURN n")
+
+
+def test_in_python_a_statement_is_run_and_awaited(server: Project) -> None:
+    with server.inside(), Session(llm="dummy") as session:
+        found = session.cypher(
+            "MATCH (p:P) WHERE p.name = $who RETURN p.name AS name", parameters={"who": "Bob"}
+        )
+        assert found == [{"name": "Bob"}]
+        made = session.cypher("CREATE (p:P {name: 'Cleo'}) RETURN p.name AS name", write=True)
+        assert made == [{"name": "Cleo"}]

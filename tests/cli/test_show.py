@@ -53,9 +53,8 @@ def test_several_groups_are_listed_with_their_counts(people: Project) -> None:
     people("run", "people", "-i", "notes=other.jsonl")
     assert people("show").out.splitlines() == [
         "2 groups",
-        "  group  Note  Person  KNOWS",
-        "  demo      3       3      3",
-        "  mine      1       2      2",
+        "  demo: 3 Note, 3 Person, 3 KNOWS",
+        "  mine: 1 Note, 2 Person, 2 KNOWS",
     ]
     assert json.loads(people("show", "--format", "json").out)["mine"] == {
         "Note": 1,
@@ -111,7 +110,7 @@ def test_a_notebook_shows_the_page_and_a_session_of_a_group_that_group_alone(
         assert "graph-data" in shown._repr_html_()
         assert shown.save(people.folder / "s.html").exists()
         people.write("timeless.yaml", GRAPH.replace(", from: since", ""))
-        with pytest.raises(PlanError, match='graph "people" does not say when an edge holds'):
+        with pytest.raises(PlanError, match='graph "people" does not say from when an edge holds'):
             session.show("mine", at="2025-02-01", graph="timeless.yaml")
     with Session(llm="dummy", folder=people.folder, group="mine") as own:
         assert own.show("mine").counts == {"Note": 1, "Person": 2, "KNOWS": 2}

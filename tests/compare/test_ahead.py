@@ -184,7 +184,7 @@ class TestExplained:
             assert first == "s = sem_filter(table 12), one trial of each (oracle), estimated"
             assert lines[0].startswith("  per_row         12 calls   ≈ ")
             assert lines[0].endswith("   reference")
-            assert lines[1].startswith("  packed(rows=5)  3 calls   ≈ ")
+            assert lines[1].startswith("  packed(rows=5)   3 calls   ≈ ")
             assert lines[2].startswith("  3 trials of each: 45 calls, ")
             found = await session.acompare(plan, step="s", variants=variants, say=None)
             assert [arm.cold.calls for arm in found] == [12, 3]

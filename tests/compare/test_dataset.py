@@ -52,6 +52,7 @@ def folder(tmp_path: Path) -> Path:
     (made / "truth.csv").write_text(TRUE)
     (made / "README.md").write_text("CC BY 4.0")
     (made / "raw").mkdir()
+    (made / "._tickets.csv").write_text("a file of macOS")
     return made
 
 
@@ -123,6 +124,7 @@ def test_labels_of_returned_rows_are_read(model: ModelServer, folder: Path) -> N
     (folder / "labels.csv").write_text("id,kind\n1,fault\n2,other\n3,other\n")
     found = compared(model, folder, variants={"a": {"kinds": "per_row"}, "b": {"kinds": "per_row"}})
     assert found["a"].quality.measures["exact match"].value == pytest.approx(2 / 3)
+    assert compared(model, folder, step="kinds", variants=["per_row"]).step == "kinds"
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,7 @@ class TestLimits:
             "✓ per_row, trial 2 of 2: 6 calls",
         ]
         text = "\n".join(line for _, line in told)
-        assert "per_row         6 calls   ≈ " in text
+        assert "per_row         6 calls    ≈ " in text
         assert "2 trials of each: 16 calls, $ ?" in text
 
     async def test_dollars_are_said_and_limited_where_the_price_is_known(

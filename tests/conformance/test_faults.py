@@ -11,22 +11,12 @@ from typing import Any
 
 import pytest
 
-from semgraph.conformance.cases import (
-    Case,
-    Faulty,
-    Oracle,
-    answers,
-    edited,
-    is_packed,
-    lines,
-    mind,
-    parts,
-)
+from semgraph.conformance.cases import Case, Faulty, Oracle, edited, is_packed, lines, mind, parts
 from semgraph.errors import RowError
 from semgraph.llm.base import Reply, Request
 from semgraph.meter import StepMetrics
 from semgraph.semantic.contract import OPERATORS
-from tests.operators.cases import ask, reference, ways
+from tests.operators.cases import answers, ask, reference, ways
 
 Spoil = Callable[[Request, Reply], Reply]
 AGAIN = "Your last answer was not valid: "

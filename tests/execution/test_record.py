@@ -19,8 +19,8 @@ from semgraph.execution.record import (
     find_run,
     new_run,
     read_rows,
+    recorded_parts,
     recorded_steps,
-    step_tables,
 )
 from semgraph.execution.result import Progress
 from semgraph.relational.batch import Batch
@@ -164,7 +164,7 @@ def test_lineage_is_kept_and_taken_back_with_the_rows(tmp_path: Path) -> None:
         lineage.add(rows.with_ids(lineage.ids(len(sources))))
 
     def recorded() -> dict[int, list[int]]:
-        rows = [r for table in step_tables(record.folder, "lineage") for r in table.to_pylist()]
+        rows = [r for table in recorded_parts(record.folder, "lineage") for r in table.to_pylist()]
         return {row["_o"]: row["_from"] for row in rows}
 
     made((0,), (1, 2))

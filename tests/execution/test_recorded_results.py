@@ -11,7 +11,7 @@ import pytest
 
 from semgraph.display import as_html
 from semgraph.execution import executor
-from semgraph.execution.record import step_tables
+from semgraph.execution.record import recorded_parts
 from semgraph.execution.result import RecordedTables, Result
 from semgraph.frontend.load import load_plan
 from semgraph.render.outcome import outcome
@@ -104,7 +104,7 @@ async def test_a_window_that_was_not_committed_is_in_no_result(
     kept, read = await both(simple)
     assert read.committed == kept.committed == 6
     assert shown(read) == shown(kept)
-    recorded = step_tables(read.record, "results", "nodes") if read.record else []
+    recorded = recorded_parts(read.record, "results", "nodes") if read.record else []
     assert read.count("nodes") < sum(table.num_rows for table in recorded)
     assert read.head("nodes", 1_000).equals(read["nodes"])
     assert shown(recalled(simple, read)) == shown(read)

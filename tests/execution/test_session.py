@@ -561,25 +561,24 @@ def test_an_error_of_the_progress_callback_ends_the_run_as_it_is(plain: semgraph
 
 
 def test_a_download_of_a_local_model_is_told_when_a_request_needs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def pull(model: CatalogueModel, **_: Any) -> None:
+    def pull(model: CatalogueModel, progress: Any, **_: Any) -> None:
+        progress(0, model.size, "a source")
         raise ModelUnavailable(f"no source has {model.name}")
 
     monkeypatch.setenv("SEMGRAPH_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("SEMGRAPH_OFFLINE", raising=False)
-    monkeypatch.setattr("semgraph.llm.local.pull", pull)
+    monkeypatch.setattr("semgraph.llm.catalogue.pull", pull)
     tickets = semgraph.table(TICKETS)
     with semgraph.Session(llm="local", store="memory", folder=tmp_path) as session:
         session.run(tickets.filter("id > 1"))
         session.run(tickets.filter("id > 9").sem_filter("Does it leak: {body}"))
-        assert caplog.messages == []
+        assert "downloading" not in capsys.readouterr().err
         with pytest.raises(ModelUnavailable, match="no source has"):
             session.run(tickets.limit(1).sem_filter("Does it leak: {body}"))
-    (message,) = caplog.messages
-    assert message.startswith(
-        "Qwen2.5-Coder-1.5B is not here yet and is downloaded: 1.12 GB, once,"
-    )
+    told = capsys.readouterr().err
+    assert told.startswith("  downloading Qwen2.5-Coder-1.5B (1.12 GB, Apache-2.0) to ")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from semgraph.execution.record import recorded_steps, step_tables
+from semgraph.execution.record import recorded_parts, recorded_steps
 from semgraph.execution.result import Result
 from semgraph.meter import Meter
 from semgraph.session.inputs import typed_inputs
@@ -107,7 +107,7 @@ async def test_a_share_records_rows_by_their_place_in_the_whole_input(simple: Wo
     folder = simple.folder / ".semgraph" / "runs" / "abcd"
     for kind in ("steps", "answers"):
         for step in recorded_steps(folder / "0", kind):
-            tables = {n: step_tables(folder / n, kind, step) for n in "01"}
+            tables = {n: recorded_parts(folder / n, kind, step) for n in "01"}
             found = {
                 n: {
                     m
@@ -121,7 +121,7 @@ async def test_a_share_records_rows_by_their_place_in_the_whole_input(simple: Wo
             assert not found["1"] & {2, 5, 8, 11}, (kind, step)
     asked = [
         m
-        for table in step_tables(
+        for table in recorded_parts(
             folder / "0", "answers", recorded_steps(folder / "0", "answers")[0]
         )
         for m in table["_m"].to_pylist()
@@ -132,7 +132,7 @@ async def test_a_share_records_rows_by_their_place_in_the_whole_input(simple: Wo
     ids = [
         {
             number
-            for table in step_tables(folder / name, "lineage")
+            for table in recorded_parts(folder / name, "lineage")
             for number in table["_o"].to_pylist()
         }
         for name in "01"

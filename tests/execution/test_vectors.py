@@ -349,16 +349,3 @@ async def test_a_later_search_asks_the_store_only_for_rows_with_new_values(
     ]
     assert same.tables["found"].to_pylist() == fox
     assert other.tables["found"].to_pylist() == fox + hunts
-
-
-async def test_a_run_notes_that_a_single_method_gives_its_own_score(library: Library) -> None:
-    step = "  found: [{{from: asked}}, {{search: {{over: Book, alias: hit, k: 1, methods: {{{near}, to: text}}{more}}}}}, {{project: {read}}}]"
-    noted = step.format(near=NEAR, more="", read="{score: hit.score}")
-    result = await library.run(noted, asked=ASKED)
-    note = "score in found is that of the only method, no longer 1 / (rank + 1): write fuse: none"
-    assert [text for text in result.notes if "score" in text] == [note]
-    apart = step.format(near=NEAR, more=", fuse: none", read="{score: hit.score}")
-    silent = await library.run(apart, asked=ASKED)
-    unread = await library.run(step.format(near=NEAR, more="", read="{t: hit.title}"), asked=ASKED)
-    assert not [text for text in (*silent.notes, *unread.notes) if "score" in text]
-    assert silent.tables["found"].equals(result.tables["found"])

@@ -287,7 +287,7 @@ class Odd(Implementation[SemFilter]):
         return WRONG
 
     async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
-        return await ctx.ask_packed(node, rows, [[i] for i in range(rows.items.num_rows)])
+        return await ctx.ask_packed(node, rows, [[i] for i in range(len(rows.items))])
 """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semgraph.conformance import CHECKS
-from semgraph.conformance.cases import LIBRARY, Case, Faulty, Oracle, answers, mind, node, run, some
+from semgraph.conformance.cases import LIBRARY, Case, Faulty, Oracle, mind, node, some
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.plan import Choice
@@ -17,7 +17,7 @@ from semgraph.lotus import loaded
 from semgraph.meter import StepMetrics
 from semgraph.semantic.contract import OPERATORS
 from tests.extras.reading import LotusWay, Reading
-from tests.operators.cases import reference
+from tests.operators.cases import answers, reference, run
 
 TOPK = ["lotus", "lotus(method=heap)", "lotus(method=naive)", 'lotus(method="quick-sem")']
 WAYS = [

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import PlanError, Position
-from semgraph.frontend.load import find_plan, load_plan
+from semgraph.frontend.document import find_plan
+from semgraph.frontend.load import load_plan
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, Windowing

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semgraph.conformance.cases import LIBRARY, Case, run, usable
+from semgraph.conformance import cases
+from semgraph.conformance.cases import LIBRARY, Case, usable
 from semgraph.llm.base import Embeddings
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.semantic.contract import OPERATORS, answer_schema
+from semgraph.semantic.answers import answer_table
+from semgraph.semantic.contract import OPERATORS, Outcome
 from semgraph.semantic.library import Library
 
 VARIANTS = {
@@ -58,9 +60,24 @@ async def ask(
     library: Library = LIBRARY,
 ) -> pa.Table:
     """The answers of an implementation, selected by its name."""
-    table = await run(case, library.get(case.operator, Choice.parse(name)), llm, metrics)
-    assert table.schema.names[: len(answer_schema(case.node()))] == answer_schema(case.node()).names
-    return table
+    return await run(case, library.get(case.operator, Choice.parse(name)), llm, metrics)
+
+
+async def run(case: Case, way: Any, *models: Any, instead: Any = None) -> pa.Table:
+    """The answers of an implementation as a table."""
+    found = await cases.run(case, way, *models, instead=instead)
+    return tabled(instead or case.node(), found)
+
+
+def tabled(node: Any, found: Sequence[Outcome]) -> pa.Table:
+    """Outcomes as a table, with the number of each item."""
+    numbers = pa.array(range(len(found)), pa.int64())
+    return answer_table(node, found).add_column(0, "item", numbers)
+
+
+def answers(table: pa.Table) -> list[dict[str, Any]]:
+    """A table of answers without the calls."""
+    return table.drop_columns("calls").to_pylist()
 
 
 def reference(operator: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from semgraph.conformance.cases import LIBRARY, Case, Oracle, mind, run
+from semgraph.conformance.cases import LIBRARY, Case, Oracle, mind
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
 from semgraph.semantic.contract import RowEstimate
+from tests.operators.cases import run
 
 
 @pytest.mark.parametrize(

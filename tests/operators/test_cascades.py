@@ -23,10 +23,8 @@ from semgraph.conformance.cases import (
     Grams,
     Mind,
     Oracle,
-    answers,
     mind,
     node,
-    run,
 )
 from semgraph.errors import PlanError, RowError
 from semgraph.expr.types import parse_type
@@ -36,7 +34,7 @@ from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import PromptSet
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import Context
-from tests.operators.cases import ask
+from tests.operators.cases import answers, ask, run
 
 
 def filter_way(**more: Any) -> Any:
@@ -191,10 +189,10 @@ async def found_of_all(times: list[int], trial: int) -> float:
     case = Case("sem_filter", texts)
     weights = times or [1] * 400 + [400] * 5
     async with Context(Oracle(GOOD), Grams(), case.node(), StepMetrics(), trial=trial) as ctx:
-        table = await filter_way(sample=100, rows=100).answer(
+        found = await filter_way(sample=100, rows=100).answer(
             case.node(), case.rows()._replace(times=times), ctx
         )
-    keep = table.sort_by("item").column("keep").to_pylist()
+    keep = [(each.values or {})["keep"] for each in found]
     wanted = [text.startswith("good") for text in texts]
     return sum(w for w, k, want in zip(weights, keep, wanted, strict=True) if k and want) / sum(
         w for w, want in zip(weights, wanted, strict=True) if want
@@ -231,7 +229,7 @@ async def test_the_engine_says_for_how_many_rows_each_stands(tmp_path: Path) -> 
 
 COUNTING = """
 from semgraph.operator import (
-    Context, Cost, Implementation, Observed, Outcome, RowEstimate, Rows, SemFilter, answer_table, dataclass, pa
+    Context, Cost, Implementation, Observed, Outcome, RowEstimate, Rows, SemFilter, dataclass
 )
 
 
@@ -242,8 +240,8 @@ class Counting(Implementation[SemFilter]):
     def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:
         return Cost(0)
 
-    async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
-        return answer_table(node, [Outcome({"keep": times == 3}) for times in rows.times])
+    async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> list[Outcome]:
+        return [Outcome({"keep": times == 3}) for times in rows.times]
 """
 TEAS = """
 plan: teas
@@ -258,8 +256,8 @@ async def test_the_log_odds_of_a_small_model_can_be_the_proxy() -> None:
     small, large = Oracle(GOOD, name="small"), Oracle(GOOD, name="large")
     case, metrics = teas(600), StepMetrics()
     async with Context(Roles(large, small=small), Grams(), case.node(), metrics) as ctx:
-        table = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
-    keep = table.sort_by("item").column("keep").to_pylist()
+        found = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
+    keep = [(each.values or {})["keep"] for each in found]
     assert keep == [text.startswith("good") for text in case.texts]
     assert {request.words for request in small.requests} == {("yes", "no")}
     assert {request.role for request in small.requests} == {"small"}
@@ -275,8 +273,8 @@ async def test_the_guarantee_holds_however_wrong_the_log_odds_are() -> None:
     async with Context(
         Roles(large, small=Oracle(contrary)), Grams(), case.node(), StepMetrics()
     ) as ctx:
-        table = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
-    keep = table.sort_by("item").column("keep").to_pylist()
+        found = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
+    keep = [(each.values or {})["keep"] for each in found]
     wanted = [text.startswith("good") for text in case.texts]
     assert sum(map(bool.__and__, keep, wanted)) / sum(wanted) >= 0.9
     assert sum(map(bool.__and__, keep, wanted)) / sum(keep) >= 0.9
@@ -289,8 +287,8 @@ async def test_pairs_that_a_small_model_finds_plain_are_not_asked_about() -> Non
         "sem_join", Choice.parse("cascade(jaccard=null, proxy=logit, reject=0.45, accept=0.55)")
     )
     async with Context(Roles(large, small=small), Grams(), case.node(), StepMetrics()) as ctx:
-        table = await way.answer(case.node(), case.rows(), ctx)
-    assert table.sort_by("item").column("match").to_pylist() == [
+        found = await way.answer(case.node(), case.rows(), ctx)
+    assert [(each.values or {})["match"] for each in found] == [
         True,
         False,
         False,

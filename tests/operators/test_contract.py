@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semgraph.conformance.cases import Case, Faulty, Oracle, answers, call_id, is_packed, mind, some
+from semgraph.conformance.cases import Case, Faulty, Oracle, call_id, is_packed, mind, some
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.meter import StepMetrics
 from tests.examples import examples
-from tests.operators.cases import ask, reference, ways
+from tests.operators.cases import answers, ask, reference, ways
 
 EVERY = pytest.mark.parametrize(("operator", "way"), ways())
 SAME = pytest.mark.parametrize(("operator", "way"), ways(same=True, packs=True))

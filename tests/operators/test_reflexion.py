@@ -9,17 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.conformance.cases import (
-    LEFT,
-    LIBRARY,
-    Case,
-    Faulty,
-    Mind,
-    Oracle,
-    answers,
-    call_id,
-    run,
-)
+from semgraph.conformance.cases import LEFT, LIBRARY, Case, Faulty, Mind, Oracle, call_id
 from semgraph.errors import PlanError, RowError
 from semgraph.expr.types import parse_type
 from semgraph.frontend.prompt_files import read_prompt
@@ -28,6 +18,7 @@ from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemMap
+from tests.operators.cases import answers, run
 
 WORDS = ("the", "old", "harbour", "bell")
 LISTS = {"found": "list<struct<word: string>>"}

@@ -64,15 +64,15 @@ async def test_an_own_implementation_runs_from_its_folder(tmp_path: Path) -> Non
     [
         (
             "return rows.left",
-            "broke its contract: it returned columns (name: string), expected (item: int64, keep: bool, ",
+            "broke its contract: it returned a Table, not a list of Outcome. Correct its `answer`",
         ),
         (
-            "return answer_table(node, [Outcome({'keep': True})] * 2)",
-            "broke its contract: each of the 3 items must come once; missing: 2. Correct its `answer`",
+            "return [Outcome({'keep': True})] * 2",
+            "broke its contract: it returned 2 outcomes for 3 items. Correct its `answer`",
         ),
         (
-            "t = await ctx.ask_packed(node, rows, rows.blocks(node)); return pa.concat_tables([t, t.slice(0, 1)])",
-            "broke its contract: each of the 3 items must come once; twice or unknown: 0. Correct its `answer`",
+            "t = await ctx.ask_packed(node, rows, rows.blocks(node)); return [*t, t[0]]",
+            "broke its contract: it returned 4 outcomes for 3 items. Correct its `answer`",
         ),
         (
             "return rows.left.column('gone')",

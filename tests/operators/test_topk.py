@@ -16,6 +16,7 @@ from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import RowEstimate
+from tests.operators.cases import tabled
 
 LOUD = replace(mind("sem_topk"), score=lambda text: float(text.split("“")[1].split("”")[0]))
 
@@ -35,7 +36,8 @@ async def best(way: str, numbers: list[int], k: int, llm: Any = None) -> tuple[l
     llm = llm or Oracle(LOUD)
     asked, case = replace(node("sem_topk"), k=k), Case("sem_topk", [str(n) for n in numbers])
     async with Counting(llm, Grams(), asked, StepMetrics()) as ctx:
-        table = await LIBRARY.get("sem_topk", Choice.parse(way)).answer(asked, case.rows(), ctx)
+        chosen = LIBRARY.get("sem_topk", Choice.parse(way))
+        table = tabled(asked, await chosen.answer(asked, case.rows(), ctx))
     scores = table.column("score").to_pylist()
     order = sorted((i for i, s in enumerate(scores) if s is not None), key=lambda i: -scores[i])
     return [numbers[i] for i in order[:k]], len(llm.requests), ctx.rounds
@@ -141,7 +143,8 @@ async def test_windows_that_do_not_fit_are_made_smaller() -> None:
     asked, case = node("sem_topk"), Case("sem_topk", [f"{n} {'x' * 200}" for n in range(12)])
     for way in ("listwise(window=12)", "quickselect(batch=11)"):
         async with Context(padded, Grams(), asked, StepMetrics()) as ctx:
-            table = await LIBRARY.get("sem_topk", Choice.parse(way)).answer(asked, case.rows(), ctx)
+            chosen = LIBRARY.get("sem_topk", Choice.parse(way))
+            table = tabled(asked, await chosen.answer(asked, case.rows(), ctx))
         assert table.column("error").null_count == 12
         scores = table.column("score").to_pylist()
         assert sorted(range(12), key=lambda i: -scores[i])[:2] == [11, 10]

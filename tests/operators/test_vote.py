@@ -329,9 +329,12 @@ async def test_models_that_answer_in_one_word_vote_by_the_words_that_were_drawn(
 
     model = Words(mind=None, limits=Limits(yes_no="word"))  # type: ignore[arg-type]
     case = Case("sem_filter", ["tea"])
-    table = await run(case, LIBRARY.get("sem_filter", Choice.parse("vote")), model)
-    assert table.column("keep").to_pylist() == [False]
-    assert table.column("score").to_pylist() == [0.0]
+    (found,) = await run(case, LIBRARY.get("sem_filter", Choice.parse("vote")), model)
+    assert {**(found.values or {}), "logprobs": None} == {
+        "keep": False,
+        "score": 0.0,
+        "logprobs": None,
+    }
     assert {request.words for request in model.requests} == {("yes", "no")}
 
 

@@ -207,6 +207,14 @@ def test_rows_of_a_step_may_be_named_by_a_key_of_their_own() -> None:
     ]  # fmt: skip
 
 
+def test_hits_among_rows_of_a_step_have_vectors_of_their_texts() -> None:
+    node = search(within=ROWS, vectors=("name_embedding",), where=sql(BEFORE), how="left")
+    (first, *found) = run(node, given_rows("ann lee", "ann lee"), [])
+    assert first["hit"] is None
+    expected = asyncio.run(embed(["ann lee"])).vectors[0].tolist()
+    assert [row["hit"]["name_embedding"] for row in found] == [expected]
+
+
 @pytest.mark.parametrize("alias", ["l", "s", "w", "t", "_w", "ranked", "fused", "score"])
 def test_an_alias_may_have_any_name_that_plans_can_write(alias: str) -> None:
     node = search(

@@ -16,6 +16,8 @@ from semgraph.errors import PlanError
 from semgraph.execution.record import Run, RunRecord
 from semgraph.frontend.graph_files import graph_of
 from semgraph.render.html import graph_html, graph_page, page, save
+from semgraph.render.picture import pictures
+from semgraph.semantic.ask import Failure
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u2028\x00\ud83d"
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -112,7 +114,7 @@ def recorded(
     ):
         record.rows(kind, step, pa.Table.from_pylist(rows))
     record.flush()
-    record.failed([{"_step": "told", "_error": f"refused: {says}", "text": says}])
+    record.failed([(Failure("told", f"refused: {says}", None, {}), {"text": says})])
     record.lines("calls.jsonl", calls)
     record.text(
         "metrics.json",
@@ -214,7 +216,7 @@ def test_the_page_says_what_was_run_and_what_it_took(tmp_path: Path) -> None:
         "m-1",
         "memory",
         "2025-06-15 15:06:40 UTC",
-        "written2 KNOWS",
+        "written2\xa0KNOWS",
         "rows2 of 3 committed, 1 skipped",
     ):
         assert said in told
@@ -523,12 +525,12 @@ def test_the_rows_of_a_store_have_a_page_with_a_drawing_for_each_partition() -> 
     )
     rows = [{"uuid": group, "group_id": group, "text": says} for group in ("a", "b")]
     tables = [("Note", pa.Table.from_pylist(rows))]
-    read = Read(graph_page(tables, graph, f"Of {says}"))
+    read = Read(graph_page(pictures(tables, graph), f"Of {says}"))
     assert read.all("h2") == ["“a”: 1 Note", "“b”: 1 Note"]
     names = [node["name"] for drawn in graphs(read) for node in drawn["nodes"]]
     assert len(names) == 2
     assert all(name.startswith("</script><script>alert(1)</script><img") for name in names)
     assert "img" not in read.tags
-    in_notebook = Read(graph_html(tables, graph))
+    in_notebook = Read(graph_html(pictures(tables, graph), graph.name))
     assert graphs(in_notebook) == graphs(read)
     assert len(in_notebook.all("script")) == 3

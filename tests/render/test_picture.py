@@ -158,6 +158,15 @@ def test_of_many_edges_forty_are_drawn() -> None:
     assert drawn(PEOPLE[:2], ties).splitlines()[-1] == "  … 5 more edges"
 
 
+def test_nodes_without_a_name_are_listed_by_key_only_where_nothing_else_is_drawn() -> None:
+    bare = ("Note", {"uuid": "0123456789", "at": "May"})
+    assert [*lines(labelled(bare), LABELLED, 80)] == ['group "g", this run: 1 Note', "  01234567"]
+    named = labelled(bare, ("Person", {"uuid": "a", "name": "Ann"}))
+    assert [*lines(named, LABELLED, 80)] == [
+        'group "g", this run: 1 Person', "  Ann", "  not drawn: 1 Note",
+    ]  # fmt: skip
+
+
 def test_tables_that_hold_nothing_of_the_graph_draw_nothing() -> None:
     assert pictures(unlabelled({"counts": pa.table({"n": [1]})}), GRAPH) == []
 

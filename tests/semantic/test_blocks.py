@@ -27,7 +27,7 @@ def join(pairs: Iterable[tuple[int, int]], **more: list[str]) -> Case:
 def shown(case: Case, **options: object) -> list[str]:
     """Blocks as their pairs, `l0r1 l0r2`."""
     rows = case.rows()
-    pairs = [f"l{p['left']}r{p['right']}" for p in rows.items.to_pylist()]
+    pairs = [f"l{item.left}r{item.right}" for item in rows.items]
     return [
         " ".join(pairs[item] for item in block) for block in rows.blocks(case.node(), **options)
     ]  # type: ignore[arg-type]
@@ -126,11 +126,11 @@ def test_every_pair_is_in_one_block_within_the_bounds(
 ) -> None:
     case = join(sorted(pairs))
     case.partition = whose[: len(case.texts)]
-    items = case.rows().items.to_pylist()
+    items = case.rows().items
     blocks = case.rows().blocks(case.node(), left=left, right=right, pairs=most)
     assert sorted(item for block in blocks for item in block) == list(range(len(items)))
     for block in blocks:
-        lefts, rights = {items[i]["left"] for i in block}, {items[i]["right"] for i in block}
+        lefts, rights = {items[i].left for i in block}, {items[i].right for i in block}
         assert len({case.partition[i] for i in lefts}) == 1
         assert left is None or len(lefts) <= left
         assert right is None or len(rights) <= right

@@ -20,7 +20,7 @@ from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import Block, Outcome, Part, Rows
+from semgraph.semantic.contract import Block, Item, Outcome, Part, Rows
 from semgraph.semantic.prompt.builder import json_line
 from tests.operators.cases import NoEmbedder
 
@@ -48,8 +48,9 @@ def people(*names: str | None) -> pa.Table:
     return pa.table({"name": pa.array(names, pa.string()), "born": pa.array(born, pa.date32())})
 
 
-def items(**columns: list[int]) -> pa.Table:
-    return pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+def items(**columns: list[int]) -> list[Item]:
+    rows = zip(*columns.values(), strict=True)
+    return [Item(**dict(zip(columns, row, strict=True))) for row in rows]
 
 
 def node(kind: type[Semantic], prompt: Prompt, **more: Any) -> Any:

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 import semgraph.operator
-from semgraph.conformance.cases import Case, Oracle, answers, mind
+from semgraph.conformance.cases import Case, Oracle, mind
 from semgraph.errors import PlanError
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
 from semgraph.semantic.contract import Observed, RowEstimate
 from semgraph.semantic.library import Library
-from tests.operators.cases import ask, reference
+from tests.operators.cases import answers, ask, reference
 
 GOOD = '''
 """Everything is kept."""
-from semgraph.operator import Cost, Implementation, Outcome, SemFilter, answer_table, dataclass
+from semgraph.operator import Cost, Implementation, Outcome, SemFilter, dataclass
 
 @dataclass(frozen=True)
 class Keep(Implementation[SemFilter]):
@@ -33,7 +33,7 @@ class Keep(Implementation[SemFilter]):
         return Cost(0)
 
     async def answer(self, node, rows, ctx):
-        return answer_table(node, [Outcome({"keep": True})] * rows.items.num_rows)
+        return [Outcome({"keep": True})] * len(rows.items)
 '''
 
 

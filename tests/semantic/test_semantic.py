@@ -19,7 +19,7 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.semantic.ask import Answered, Asking
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import Cost, Observed, RowEstimate, Rows, answer_schema
+from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
 from semgraph.semantic.dispatch import answer
 from semgraph.semantic.implementation import Implementation
 from tests.relational.relations import relation
@@ -39,31 +39,20 @@ class Scripted(Implementation[Semantic]):
     def estimate(self, node: Semantic, rows: RowEstimate, seen: Observed | None) -> Cost:
         return Cost(rows.items)
 
-    async def answer(self, node: Semantic, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: Semantic, rows: Rows, ctx: Context) -> list[Outcome]:
         left = rows.left.to_pylist()
         right = rows.right.to_pylist() if rows.right is not None else []
-        items = rows.items.to_pylist()
+        asked: list[tuple[Any, ...]] = [(left[i],) for i in rows.lefts]
         if node.keyword == "sem_agg":
-            groups = sorted({item["group"] for item in items})
-            asked: list[tuple[Any, ...]] = [
-                ([left[i["left"]] for i in items if i["group"] == g],) for g in groups
-            ]
+            asked = [([left[rows.lefts[i]] for i in items],) for items in rows.groups()]
         elif node.keyword == "sem_join":
-            asked = [(left[i["left"]], right[i["right"]]) for i in items]
-        else:
-            asked = [(left[i["left"]],) for i in items]
+            asked = [(left[i], right[j]) for i, j in zip(rows.lefts, rows.rights, strict=True)]
         self.seen.extend(asked)
         said = [self.say(*row) for row in asked]
-        answers = [
-            {
-                "item": n,
-                "error": s if isinstance(s, str) else None,
-                "calls": [f"c{n}"],
-                **({} if isinstance(s, str) else s),
-            }
+        return [
+            Outcome(None, s, (f"c{n}",)) if isinstance(s, str) else Outcome(s, None, (f"c{n}",))
             for n, s in enumerate(said)
         ]
-        return pa.Table.from_pylist(answers, schema=answer_schema(node))
 
 
 def prompt(item: str, other: str = "", **returns: str) -> PromptSet:

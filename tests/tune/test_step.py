@@ -20,7 +20,7 @@ RULES = "Rules: " + "a pipe leaks if water comes out of it, however little. " * 
 NO = '''"""Says no without a call."""
 
 from semgraph.operator import Context, Cost, Implementation, Observed, Outcome, Rows, SemFilter
-from semgraph.operator import RowEstimate, answer_table, dataclass, pa
+from semgraph.operator import RowEstimate, dataclass, pa
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class No(Implementation[SemFilter]):
     async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
         BODY
 '''
-SAYS_NO = "return answer_table(node, [Outcome({'keep': False})] * rows.items.num_rows)"
+SAYS_NO = "return [Outcome({'keep': False})] * len(rows.items)"
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ class TestAnErrorNeverRaisesAScore:
 
     async def test_of_an_implementation(self, server, tmp_path):
         """It fails on each row: right on none, though most are rightly dropped."""
-        body = 'return answer_table(node, [Outcome(None, "broken: no idea")] * rows.items.num_rows)'
+        body = 'return [Outcome(None, "broken: no idea")] * len(rows.items)'
         rows = notes(200, lambda n: n % 4 == 0)
         async with with_own(server, tmp_path, body) as session:
             options = {"truth": truth_of(rows), "floor": 0.7, "units": "row"}
@@ -146,7 +146,7 @@ class TestOneThatRaisesHasFailedAndTheSearchGoesOn:
     async def test_an_implementation_that_raises_late(self, server, tmp_path):
         """Not before it has an answer, and not in the pilot."""
         body = """table = await ctx.ask_packed(node, rows, rows.blocks(node, left=50))
-        if rows.items.num_rows > 50:
+        if len(rows.items) > 50:
             raise ValueError("too many")
         return table"""
         rows = notes(400)

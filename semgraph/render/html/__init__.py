@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,15 +20,11 @@ from semgraph.execution.record import Run, find_run
 from semgraph.folders import plans_folder
 from semgraph.privacy import RUNS, folders_in, redacted, write_private
 from semgraph.render.html.data import clean, cut, document, script_data
-from semgraph.render.html.graph import IN_NOTEBOOK
-from semgraph.render.html.graph import graph as drawing
-from semgraph.render.picture import Picture, pictures
+from semgraph.render.html.graph import IN_NOTEBOOK, graphs
+from semgraph.render.picture import Picture
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from jinja2 import Environment
-
-    from semgraph.logical.schema import Graph
 
 _ATTRIBUTE = 400  # characters
 
@@ -45,13 +41,20 @@ def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
         PlanError: A record does not exist, or the file has no suffix of HTML.
         OSError: The file cannot be written.
     """
-    if to.suffix.lower() not in {".html", ".htm", ""}:
-        raise PlanError(f"{to}: a report is a page of HTML", hint=f"write {to.stem}.html")
     records = list({run.folder: run for run in (find_run(ref, runs) for ref in refs)}.values())
     text = redacted(page(records))
     for folder in sorted(_folders(records), key=len, reverse=True):
         text = text.replace(folder, "")
-    write_private(to, text)
+    return write_page(to, text)
+
+
+def write_page(to: Path, text: str) -> Path:
+    """Write a page without secrets. Returns the file. Raises PlanError for a suffix that is not HTML's,
+    OSError.
+    """
+    if to.suffix.lower() not in {".html", ".htm", ""}:
+        raise PlanError(f"{to}: a report is a page of HTML", hint=f"write {to.stem}.html")
+    write_private(to, redacted(text))
     return to
 
 
@@ -70,40 +73,25 @@ def page(records: Sequence[Run]) -> str:
     return _page(document(records))
 
 
-def graph_page(tables: Iterable[tuple[str, pa.Table]], graph: Graph, title: str = "") -> str:
-    """The page of a graph that a store holds, with a drawing of each partition.
-
-    Args:
-        tables: Rows by label, with their properties and the ends of edges.
-        graph: The graph.
-        title: The title of the page, for a single drawing that of its partition; "" for the name of
-            the graph.
+def graph_page(parts: Sequence[Picture], title: str) -> str:
+    """The page of graphs that a store holds: a drawing of each partition. The title is that of a single
+    one.
     """
-    parts = pictures(tables, graph)
-    heads = [parts[0].counts()] if title and len(parts) == 1 else [""] * len(parts)
+    heads = [part.counts() for part in parts] if len(parts) == 1 else [""] * len(parts)
     sections = [
-        {
-            "anchor": f"graph-{i}",
-            "kind": "graph",
-            "heading": head or each["title"],
-            "graphs": [each | {"caption": ""}],
-        }
-        for i, (head, each) in enumerate(zip(heads, _drawn(parts, graph), strict=True))
+        {"anchor": each["number"], "kind": "graph", "heading": head or each["title"]}
+        | {"graphs": [each | {"caption": ""}]}
+        for head, each in zip(heads, graphs(parts, "graph"), strict=True)
     ]
-    title = title or graph.name
     return _page(
         {"title": title, "alone": True, "calls": {"texts": [], "calls": []}}
         | {"articles": [{"title": title, "sections": sections}]}
     )
 
 
-def graph_html(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> str:
+def graph_html(parts: Sequence[Picture], name: str) -> str:
     """The same as HTML for a notebook."""
-    return rendered("notebook.html.j2", graphs=_drawn(pictures(tables, graph), graph, IN_NOTEBOOK))
-
-
-def _drawn(parts: Iterable[Picture], graph: Graph, *most: int) -> list[dict[str, Any]]:
-    return [drawing(part, f"{graph.name}-{i}", *most) for i, part in enumerate(parts)]
+    return rendered("notebook.html.j2", graphs=graphs(parts, name, IN_NOTEBOOK))
 
 
 def _page(report: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from semgraph.render.diff import (
     reasons,
     text_of,
 )
-from semgraph.render.html.graph import graph
+from semgraph.render.html.graph import graphs
 from semgraph.render.picture import Arrow, Dot, Picture
 from semgraph.render.tables import Column, page_table
 
@@ -32,7 +32,7 @@ _TITLES = ("change", "label", "row", "text", "holds", "differs", "cause")
 
 def changed(diff: Diff, number: str) -> dict[str, Any]:
     """The parts of a page: notes, drawings, a table. `number` begins the ids of the drawings."""
-    pictures = [graph(p, f"{number}-{i}") for i, p in enumerate(_pictures(diff)[:_PICTURES])]
+    pictures = graphs(_pictures(diff)[:_PICTURES], number)
     return {
         "notes": [*reasons(diff), headline(diff)],
         "graphs": [each | {"table": None, "alone": ""} for each in pictures],

@@ -38,12 +38,9 @@ class PlanDrawing:
         """The boxes of the plan or of a called plan (`read/`), each below the steps that it reads."""
         inside = [step for step in self.flow if step.startswith(group)]
         names = dict.fromkeys(_child(step, group) for step in inside)
-        pairs = [
-            (_child(source, group), _child(step, group))
-            for step in inside
-            for source in self.flow[step]
-            if source.startswith(group)
-        ]
+        read = ((source, step) for step in inside for source in self.flow[step])
+        own = (pair for pair in read if pair[0].startswith(group))
+        pairs = [(_child(source, group), _child(step, group)) for source, step in own]
         return [[self._box(name) for name in layer] for layer in in_layers(names, pairs)]
 
     def _box(self, name: str) -> dict[str, Any]:
@@ -204,12 +201,7 @@ def _band(step: str, calls: Sequence[Line], began: float, whole: float) -> dict[
         wide = max(line["took"] / whole * 100, 0.2)
         kind = origin(line)
         answer = ORIGINS.get(kind, "")
-        bars.append(
-            {
-                "call": n,
-                "kind": kind,
-                "title": f"call {n + 1}: {answer}, {duration(line['took'])}, at {duration(start)}",
-                "style": f"left:{left:.2f}%;width:min({wide:.2f}%,{100 - left:.2f}%);top:{lane * _HIGH}px",
-            }
-        )
+        title = f"call {n + 1}: {answer}, {duration(line['took'])}, at {duration(start)}"
+        style = f"left:{left:.2f}%;width:min({wide:.2f}%,{100 - left:.2f}%);top:{lane * _HIGH}px"
+        bars.append({"call": n, "kind": kind, "title": title, "style": style})
     return {"step": step, "bars": bars, "height": len(free) * _HIGH}

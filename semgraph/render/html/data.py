@@ -33,7 +33,7 @@ from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer, graph_lines
 from semgraph.render.html.changes import changed
 from semgraph.render.html.dag import ORIGINS, Operators, PlanDrawing, origin, timeline
-from semgraph.render.html.graph import graph
+from semgraph.render.html.graph import graphs
 from semgraph.render.outcome import at, counted_rows, counters, seconds, total
 from semgraph.render.picture import Picture, of_run
 from semgraph.render.tables import Column, cell, of_arrow, page_table
@@ -78,11 +78,9 @@ def document(records: Sequence[Run]) -> Data:
     texts = CallTexts()
     articles = [_article(record, f"r{i}", texts) for i, record in enumerate(records)]
     single = len(articles) == 1
-    links = (
-        [(section["anchor"], section["heading"]) for section in articles[0]["sections"]]
-        if single
-        else [(article["sections"][0]["anchor"], article["title"]) for article in articles]
-    )
+    links = [(article["sections"][0]["anchor"], article["title"]) for article in articles]
+    if single:
+        links = [(part["anchor"], part["heading"]) for part in articles[0]["sections"]]
     return {
         "title": articles[0]["title"] if single else f"{len(articles)} records of semgraph",
         "alone": single,
@@ -99,18 +97,14 @@ def _article(record: Run, anchor: str, texts: CallTexts) -> Data:
         title, first = "", list[Data]()
         if (record.folder / TUNING).exists():
             tuning = load_tuning(record.name, record.folder.parent)
-            title, first = (
-                f"{tuning.plan} · tuning {tuning.id}",
-                [*_tuning_sections(tuning, anchor)],
-            )
+            title = f"{tuning.plan} · tuning {tuning.id}"
+            first = [*_tuning_sections(tuning, anchor)]
         if (record.folder / FILE).exists():
             comparison = load_comparison(record.name, record.folder.parent)
             lookup = closing.enter_context(exchanges(record, comparison.journal))
-            sections = _comparison_sections(comparison, record, lookup, texts, anchor)
-            return {
-                "title": title or _comparison_title(comparison),
-                "sections": [*first, *sections],
-            }
+            first += _comparison_sections(comparison, record, lookup, texts, anchor)
+            what = f"{comparison.plan} · {comparison.step}" if comparison.step else comparison.plan
+            title = title or f"{what} · comparison {comparison.id}"
         if first:
             return {"title": title, "sections": first}
         recorded = RecordedRun(record, closing.enter_context(exchanges(record)))
@@ -200,11 +194,8 @@ class CallTexts:
         elif "messages" in line:
             entry |= self._messages(line["messages"], line["schema"], line["answer"])
         else:
-            entry["lost"] = (
-                "The journal does not have it (any more)."
-                if call.id
-                else "Its texts were not recorded."
-            )
+            gone = "The journal does not have it (any more)."
+            entry["lost"] = gone if call.id else "Its texts were not recorded."
         if line.get("error"):
             entry["error"] = cut(str(line["error"]))
         entry["items"] = [self._item(item) for item in call.items[:_ITEMS]]
@@ -221,10 +212,8 @@ class CallTexts:
 
     def _item(self, item: Row) -> list[int | None]:
         answers = {name: value for name, value in item.items() if name not in FIXED}
-        values = [*_sides(item), item.get("error") or answers]
-        return [
-            self.text(cut("" if value in (None, "", {}) else as_text(value))) for value in values
-        ]
+        told = [*_sides(item), item.get("error") or answers]
+        return [self.text(cut("" if v in (None, "", {}) else as_text(v))) for v in told]
 
 
 def _indented(text: str) -> str:
@@ -260,11 +249,9 @@ def _listed_calls(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
     return [calls[i] for i in sorted({*failed, *answered})]
 
 
-def _call_table(
-    calls: Sequence[tuple[int, RecordedCall]], number: int, began: float | None
-) -> Data:
-    """A table with a row for each of these calls, with their numbers on the page and the number of
-    all; the row opens to the texts of the call.
+def _call_table(calls: Sequence[tuple[int, RecordedCall]], of: int, began: float | None) -> Data:
+    """A table with a row for each of these calls, with their numbers on the page, `of` so many;
+    the row opens to the texts of the call.
     """
     lines = [call.line for _, call in calls]
     times = [line["seconds"] or line["took"] if "took" in line else None for line in lines]
@@ -284,8 +271,8 @@ def _call_table(
         Column("step", [call.step for _, call in calls]),
         *(column for column in costs if not {UNKNOWN, "0"}.issuperset(column.cells)),
     ]
-    rest = f" {count(len(calls))} of {count(number)} are listed." if len(calls) < number else ""
-    caption = f"{plural(number, 'call')}.{rest} Open a call for its prompt, its answer and the rows read from it."
+    rest = f" {count(len(calls))} of {count(of)} are listed." if len(calls) < of else ""
+    caption = f"{plural(of, 'call')}.{rest} Open a call for its prompt, its answer and the rows read from it."
     return page_table(columns, caption, "calls")
 
 
@@ -350,13 +337,8 @@ class RecordedRun:
             RecordedCall(line["call"] or "", line["step"], line, tuple(items.get(line["call"], ())))
             for line in lines
         ]
-        logged = {call.id for call in calls}
-        calls += [
-            RecordedCall(call, steps[call], {}, tuple(rows))
-            for call, rows in items.items()
-            if call not in logged
-        ]
-        return calls
+        other = items.keys() - {call.id for call in calls}
+        return calls + [RecordedCall(c, steps[c], {}, tuple(items[c])) for c in items if c in other]
 
     @cached_property
     def pictures(self) -> list[Picture]:
@@ -371,9 +353,8 @@ class RecordedRun:
     @cached_property
     def unanswered(self) -> list[tuple[str, Row]]:
         """The items without an answer, by step."""
-        return [
-            (step, row) for step, rows in self.items.items() for row in rows if row.get("error")
-        ]
+        every = [(step, row) for step, rows in self.items.items() for row in rows]
+        return [(step, row) for step, row in every if row.get("error")]
 
     def setting(self, name: str) -> str:
         """A setting of the run; a dash if it is unknown."""
@@ -388,14 +369,9 @@ def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[D
     if (diff := Diff.of_record(run.run.folder)) is not None:
         yield _section(anchor, "changes", "What changed", **changed(diff, f"{anchor}-changes"))
     if run.pictures:
-        more = len(run.pictures) - _PICTURES
-        yield _section(
-            anchor,
-            "graph",
-            "The graph",
-            graphs=[graph(p, f"{anchor}-{i}") for i, p in enumerate(run.pictures[:_PICTURES])],
-            more=plural(more, "more partition") if more > 0 else "",
-        )
+        left, shown = len(run.pictures) - _PICTURES, graphs(run.pictures[:_PICTURES], anchor)
+        more = plural(left, "more partition") if left > 0 else ""
+        yield _section(anchor, "graph", "The graph", graphs=shown, more=more)
     calls = [(texts.add(c, run.lookup), _measured(c, run.lookup)) for c in _listed_calls(run.calls)]
     if run.steps:
         yield _section(anchor, "steps", "Steps", **_steps(run))
@@ -456,14 +432,12 @@ def _written(run: RecordedRun, metrics: StepMetrics) -> Iterator[tuple[str, str]
     """What became of the rows."""
     rows = run.run.facts.get("members") or {}
     written = run.run.facts.get("written") or {}
-    if labels := ", ".join(f"{count(n)} {name}" for name, n in written.items() if n):
+    if labels := ", ".join(f"{count(n)}\u00a0{name}" for name, n in written.items() if n):
         yield "written", labels
     if rows.get("given"):
         skipped = f", {count(rows['skipped'])} skipped" if rows.get("skipped") else ""
-        yield (
-            "rows",
-            f"{count(rows.get('committed', 0))} of {count(rows['given'])} committed{skipped}",
-        )
+        committed = f"{count(rows.get('committed', 0))} of {count(rows['given'])} committed"
+        yield "rows", committed + skipped
     if metrics.round_trips:
         yield "store queries", count(metrics.round_trips)
 
@@ -484,19 +458,13 @@ def _scope(metrics: StepMetrics, *, replayed: bool) -> str:
 
 def _chosen(facts: Mapping[str, Any]) -> Data | None:
     """Parameters, implementations and settings."""
-    settings = {
-        name: f"{s['value']} ({s['origin']})" for name, s in (facts.get("settings") or {}).items()
-    }
+    settings = (facts.get("settings") or {}).items()
     groups = {
         "parameter": facts.get("params") or {},
         "implementation of step": facts.get("use") or {},
-        "setting": settings,
+        "setting": {name: f"{s['value']} ({s['origin']})" for name, s in settings},
     }
-    rows = [
-        (kind, name, _cut_cell(value))
-        for kind, group in groups.items()
-        for name, value in group.items()
-    ]
+    rows = [(kind, n, _cut_cell(v)) for kind, group in groups.items() for n, v in group.items()]
     caption = "Parameters, implementations and settings"
     return _listed(caption, ["kind", "name", "value"], rows) if rows else None
 
@@ -513,14 +481,10 @@ def _cut_cell(value: Any) -> str:
 
 def _failures(run: RecordedRun) -> Iterator[Data]:
     if run.failed:
-        rows = [
-            [
-                str(row.get("_step")),
-                _cut_cell(row.get("_error")),
-                _cut_cell({n: v for n, v in row.items() if not n.startswith("_")}),
-            ]
-            for row in run.failed[:_FAILED]
-        ]
+        rows = []
+        for row in run.failed[:_FAILED]:
+            own = {n: v for n, v in row.items() if not n.startswith("_")}
+            rows.append([str(row.get("_step")), _cut_cell(row.get("_error")), _cut_cell(own)])
         caption = f"{plural(len(run.failed), 'failed row')}, as in failed.jsonl of the record."
         yield _listed(caption + _first_listed(run.failed), ["step", "error", "row"], rows)
     if run.unanswered:
@@ -558,12 +522,9 @@ def _step_table(
     heads = ["step", "operator", "implementation", "rows in", "rows out", "failed", "calls issued", "journal", "coalesced",
              "tokens in", "cached", "tokens out", "$", "seconds", "store queries", "embedded"]  # fmt: skip
     used = [0, 4, 13, 14, 15] if operators is None else range(len(heads))
-    rows = [
-        [name, m.operator or UNKNOWN, m.how or UNKNOWN, *_counters(m)]
-        for name, m in split(steps, operators or {}).items()
-    ]
-    rows.append(["total", "", "", *_counters(sums)])
-    cells = list(zip(*rows, strict=True))
+    own = split(steps, operators or {}).items()
+    rows = [[name, m.operator or UNKNOWN, m.how or UNKNOWN, *_counters(m)] for name, m in own]
+    cells = list(zip(*rows, ["total", "", "", *_counters(sums)], strict=True))
     columns = [Column(heads[i], cells[i], right=i > 2) for i in used]
     return page_table(columns, caption, "steps")
 
@@ -587,18 +548,12 @@ def _tuning_sections(tuning: Tuning, anchor: str) -> Iterator[Data]:
     caption = "The reference, then the candidates in the order of trial."
     tables = [page_table(tuned.columns(tuning), caption, "tried")]
     tables += [page_table(tuned.losses(tuning), f"Steps: {tuned.STEPS}.")] if tuning.losses else []
-    charts = filter(None, [svg(tuned.plot(tuning), f"{anchor}-tuning")])
-    yield _section(
-        anchor, "search", "The search", lines=tuned.checked(tuning), tables=tables, charts=charts
-    )
+    lines, drawn = tuned.checked(tuning), svg(tuned.plot(tuning), f"{anchor}-tuning")
+    charts = [drawn] if drawn else []
+    yield _section(anchor, "search", "The search", lines=lines, tables=tables, charts=charts)
 
 
 # Comparisons
-
-
-def _comparison_title(comparison: Comparison) -> str:
-    what = f"{comparison.plan} · {comparison.step}" if comparison.step else comparison.plan
-    return f"{what} · comparison {comparison.id}"
 
 
 def _comparison_sections(
@@ -614,14 +569,8 @@ def _comparison_sections(
         ("began", at(run.started, " UTC")),
         ("ended", run.facts.get("status") or UNKNOWN),
     ]
-    yield _section(
-        anchor,
-        "table",
-        "The variants",
-        table=page_table(columns(comparison), _VARIANTS),
-        notes=footer(comparison),
-        facts=facts,
-    )
+    table, notes = page_table(columns(comparison), _VARIANTS), footer(comparison)
+    yield _section(anchor, "table", "The variants", table=table, notes=notes, facts=facts)
     drawn = [svg(comparison, anchor, kind) for kind in ("quality", "time", "steps")]
     if any(drawn):
         yield _section(anchor, "charts", "Charts", charts=filter(None, drawn))

@@ -5,7 +5,7 @@ both, and a table.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import ceil, sqrt
 from typing import Any, NamedTuple
@@ -110,7 +110,12 @@ def _springs(graph: Any) -> list[Point]:
     return [(float(x) / most, float(y) / most) for x, y in found.values()]
 
 
-def graph(picture: Picture, number: str, most: int = _NODES) -> dict[str, Any]:
+def graphs(parts: Iterable[Picture], number: str, most: int = _NODES) -> list[dict[str, Any]]:
+    """Graphs as data of a page, of at most so many nodes each."""
+    return [_graph(part, f"{number}-{i}", most) for i, part in enumerate(parts)]
+
+
+def _graph(picture: Picture, number: str, most: int) -> dict[str, Any]:
     """A graph as data for the page's script, its legend, and a table: at most so many nodes."""
     title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts()}"
     ends = (end for edge in picture.edges.values() for end in (edge.source, edge.target))
@@ -293,9 +298,7 @@ def _edges_table(picture: Picture, title: str) -> dict[str, Any]:
 
 def _alone(picture: Picture) -> str:
     """A sentence on the nodes without an edge; "" if there are none."""
-    edges, nodes = picture.front
-    tied = {end for edge in edges.values() for end in (edge.source, edge.target)}
-    alone = [node.name for key, node in nodes.items() if key not in tied]
+    alone = [node.name for node in picture.alone.values()]
     if not alone:
         return ""
     more = f" … and {count(len(alone) - _ROWS)} more" if len(alone) > _ROWS else ""

@@ -5,6 +5,7 @@ A request has a system message and a user message. The system message holds rule
 instructions, the question and the answer schema. It is equal for all rows of a prompt, so that
 providers cache it. The user message holds the context, then the row or the records. A record is
 JSON on one line, so that no text of a row can imitate a record or an instruction between records.
+An example is a row in the words of a request about one item, then the right reply.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
 
+import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import EngineError, ModelLacks, RowError
@@ -29,11 +31,19 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, object_schema, python_values
 from semgraph.llm.base import Limits, Message, Reply, Request
 from semgraph.logical.prompt import Prompt, Template, plain
-from semgraph.logical.semantic import Semantic
-from semgraph.semantic.answers import AnswerSchema, Invalid, read_word
+from semgraph.logical.semantic import VERDICTS, Semantic
+from semgraph.semantic.answers import AnswerSchema, Invalid, Own, as_json, free_name, read_word
 from semgraph.semantic.calls import NodeCalls
-from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key
-from semgraph.semantic.examples import nearest, right_reply
+from semgraph.semantic.contract import (
+    Block,
+    Keys,
+    Outcome,
+    Rows,
+    Words,
+    by_key,
+    column_texts,
+    cosines,
+)
 
 # Line separators that JSON does not escape.
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
@@ -339,6 +349,61 @@ class Work(NamedTuple):
     half: tuple[int, ...] = ()
 
 
+_REPLY_FIELDS = {
+    # Small models understand yes and no, but misread a boolean called "keep" as advice about the
+    # row.
+    "sem_filter": ("answer", Type("enum", values=("yes", "no")), ""),
+    "sem_topk": (
+        "score",
+        Type("double"),
+        "how well it fits, from 0 (not at all) to 100 (perfectly)",
+    ),
+}
+
+
+def verdict_of(node: Semantic, taken: Sequence[str]) -> list[Own]:
+    """The verdict field of the operator. Answers precede it, so that a model reasons before it
+    decides.
+    """
+    if node.keyword not in _REPLY_FIELDS:
+        return []
+    name, kind, meaning = _REPLY_FIELDS[node.keyword]
+    return [(free_name(name, taken), kind, meaning)]
+
+
+def right_reply(node: Semantic, row: Mapping[str, Any], *, word: bool) -> str:
+    """The right reply about an example: one word, or JSON in the order of a sketch."""
+    verdict: Any = row.get(VERDICTS.get(node.keyword, ""))
+    if word:
+        return ("No", "Yes")[verdict] if isinstance(verdict, bool) else f"{verdict * 9 / 100:.0f}"
+    values = {name: as_json(kind, row[name]) for name, kind in node.answers}
+    if node.keyword == "sem_join":
+        values = {"match": verdict, **(values if verdict else dict.fromkeys(values))}
+    for name, kind, _ in verdict_of(node, [*values]):
+        values[name] = kind.values[not verdict] if kind.values else verdict
+    return json.dumps(values, ensure_ascii=False)
+
+
+async def nearest(ctx: NodeCalls, node: Semantic, rows: Rows) -> dict[int, list[int]]:
+    """The nearest examples of left rows; without an embedder the first ones, which cost as much."""
+    found: dict[int, list[int]] = {}
+    places = dict.fromkeys(rows.lefts)
+    for own in by_key(places, lambda left: (rows.partition[left], rows.prompt[left])):
+        shown = node.prompt.all[rows.prompt[own[0]]].shown
+        if shown is None or not shown.nearest:
+            continue
+        order = np.tile(np.arange(len(shown.rows)), (len(own), 1))
+        if ctx.embeds:
+            texts = column_texts(rows.left.take(pa.array(own, pa.int64())), shown.by)
+            known = await ctx.embed([json.loads(row)[shown.by] or "" for row in shown.rows])
+            vectors = await ctx.embed(texts, rows.partition[own[0]])
+            if known.shape[1] == vectors.shape[1]:  # else no text of one side has a vector
+                near = np.nan_to_num([cosines(known, vector) for vector in vectors], nan=-2.0)
+                order = np.argsort(-near.round(6), axis=1, kind="stable")
+        found |= zip(own, order[:, : shown.nearest].tolist(), strict=True)
+    return found
+
+
 class PromptBuilder(ABC):
     """Sends the items of one relation. Subclasses write the requests and read the replies.
 
@@ -350,7 +415,7 @@ class PromptBuilder(ABC):
         self.outcomes: dict[int, Outcome] = {}
         # The calls about each item and sample, also those whose answers were invalid or refused.
         self.calls = defaultdict[tuple[int, int], list[str]](list)
-        self.size = rows.items.num_rows
+        self.size = len(rows.items)
         self.keys = Keys(node, rows)
         own = [[(path, path) for path in prompt.item_fields] for prompt in node.prompt.all]
         self.records = Records(rows.left, own)

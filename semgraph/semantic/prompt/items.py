@@ -42,7 +42,6 @@ from semgraph.semantic.answers import (
 )
 from semgraph.semantic.calls import NodeCalls
 from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows, Words, by_key
-from semgraph.semantic.examples import verdict_of
 from semgraph.semantic.prompt.builder import (
     UNASKED,
     ItemPrompts,
@@ -57,6 +56,7 @@ from semgraph.semantic.prompt.builder import (
     lists_only,
     numbered,
     question,
+    verdict_of,
 )
 
 _BEST = 100
@@ -77,27 +77,21 @@ class RowPrompts(ItemPrompts):
         numbers, first = dense(self.keys.left)
         # A row in several groups of sem_topk is sent once.
         self._first = [first[number] for number in numbers]
-        self._all: dict[int, None] = {}
         self._sent: set[int] = set()
-
-    async def send_all(self, works: Iterable[Work]) -> None:
-        """Send requests until every item has an outcome; items of one row share it."""
-        await super().send_all(works)
-        for item in self._all:
-            if self._first[item] in self.outcomes:
-                self.outcomes[item] = self.outcomes[self._first[item]]
 
     def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
         """Blocks as work, each row once."""
-        return super().works(filter(None, map(self._unsent, blocks)))
+        for block in blocks:
+            rows = dict.fromkeys(self._first[item] for item in block)
+            if new := [item for item in rows if item not in self._sent]:
+                self._sent.update(new)
+                yield from super().works([new])
 
-    def _unsent(self, block: Block) -> list[int]:
-        """The first item of each row of a block that is in no work yet."""
-        self._all |= dict.fromkeys(block)
-        new = dict.fromkeys(self._first[item] for item in block)
-        items = [item for item in new if item not in self._sent]
-        self._sent.update(items)
-        return items
+    def results(self) -> list[Outcome]:
+        """The outcome of each item; items of one row share it."""
+        found = {i: self.outcomes[n] for i, n in enumerate(self._first) if n in self.outcomes}
+        self.outcomes = found
+        return super().results()
 
     def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
         """Instructions for one row, or for records."""
@@ -209,7 +203,7 @@ class SamplePrompts(RowPrompts):
 
     def all_works(self, count: int) -> Iterator[Work]:
         """Each row alone, `count` times."""
-        for work in self.works([item] for item in range(self.rows.items.num_rows)):
+        for work in self.works([item] for item in range(len(self.rows.items))):
             for draw in range(1, count + 1):
                 yield work._replace(sample=draw)
 

@@ -9,18 +9,7 @@ from functools import cached_property
 from semgraph.logical.graph import PatternNode, PatternPath, elements_of, path_ends
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import MatchQuery, ScanQuery
-from semgraph.stores.neo4j.cypher import (
-    LISTS,
-    ROW,
-    Bound,
-    Conditions,
-    comparable,
-    held,
-    pattern_of,
-    quoted,
-    returned_as,
-    type_of,
-)
+from semgraph.stores.neo4j import cypher
 from semgraph.stores.neo4j.schema import Indexes
 from semgraph.stores.prepare import returned
 
@@ -37,7 +26,7 @@ class ReadText:
     """
 
     text: str
-    bound: Bound
+    bound: cypher.Bound
     columns: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -46,7 +35,7 @@ def compile_match(graph: Graph, query: MatchQuery, indexes: Indexes, *, several:
     path = _PathText(graph, query, indexes, several=several)
     bound = path.conditions.bound
     constants = {**bound.constants, "own": graph.partition}
-    return ReadText(path.text, Bound(bound.values, constants), path.columns)
+    return ReadText(path.text, cypher.Bound(bound.values, constants), path.columns)
 
 
 class _PathText:
@@ -67,7 +56,7 @@ class _PathText:
         self.columns = {column: f"c{i}" for i, column in enumerate(columns)}
         labelled = zip(self.elements, self.labels, strict=True)
         variables = {e.var: label for e, label in labelled if e.var and label is not None}
-        self.conditions = Conditions(graph, variables, incomplete=indexes.incomplete)
+        self.conditions = cypher.Conditions(graph, variables, incomplete=indexes.incomplete)
         self.terms = self.conditions.read(query.where, None)
 
     @property
@@ -79,9 +68,9 @@ class _PathText:
             tests.append(self.conditions.text(self.terms, variables))
         where = f" WHERE {' AND '.join(tests)}" if tests else ""
         path = f"{_PATH} = " if self.variable_path else ""
-        returned = ", ".join([f"{ROW}._q AS q", *self._returned()])
+        returned = ", ".join([f"{cypher.ROW}._q AS q", *self._returned()])
         drawn = "".join(self._drawn(i) for i in range(len(self.elements)))
-        return f"UNWIND ${LISTS}.rows AS {ROW}\n{self._begin()}MATCH {path}{drawn}{where}\nRETURN {returned}"
+        return f"UNWIND ${cypher.LISTS}.rows AS {cypher.ROW}\n{self._begin()}MATCH {path}{drawn}{where}\nRETURN {returned}"
 
     @cached_property
     def first(self) -> tuple[int, str] | None:
@@ -110,16 +99,16 @@ class _PathText:
         i, prop = self.first
         name, seeks = self.names[i], list[str]()
         for label in self._labels(i):
-            pattern = pattern_of(self.graph.label(label), name, self._props(i))
+            pattern = cypher.pattern_of(self.graph.label(label), name, self._props(i))
             seeks.append(f"MATCH {pattern}{self.indexes.hint(name, label, prop)}")
         if len(seeks) == 1:
-            return f"{seeks[0]}\nWITH {ROW}, {name}\n"
+            return f"{seeks[0]}\nWITH {cypher.ROW}, {name}\n"
         union = f" RETURN {name}\nUNION\n".join(seeks)
-        return f"CALL ({ROW}) {{\n{union} RETURN {name}\n}}\n"
+        return f"CALL ({cypher.ROW}) {{\n{union} RETURN {name}\n}}\n"
 
     def _drawn(self, i: int) -> str:
         element = self.elements[i]
-        inner = f"{self.names[i]}:{'|'.join(map(quoted, self._labels(i)))}{self._props(i)}"
+        inner = f"{self.names[i]}:{'|'.join(map(cypher.quoted, self._labels(i)))}{self._props(i)}"
         if self.first is not None and i == self.first[0]:
             inner = self.names[i]
         if isinstance(element, PatternNode):
@@ -143,7 +132,7 @@ class _PathText:
 
     def _props(self, i: int) -> str:
         plain = self._plain(i).items()
-        props = ", ".join(f"{quoted(p)}: {ROW}.{self.columns[c]}" for p, c in plain)
+        props = ", ".join(f"{cypher.quoted(p)}: {cypher.ROW}.{self.columns[c]}" for p, c in plain)
         return f" {{{props}}}" if props else ""
 
     def _compared(self) -> list[str]:
@@ -151,9 +140,10 @@ class _PathText:
         for i, (element, label) in enumerate(zip(self.elements, self.labels, strict=True)):
             for prop, column in element.props:
                 if label is not None and self._apart(i, prop):
-                    value = held(self.graph, label, self.names[i], prop, self.indexes.incomplete)
-                    text = comparable(value, type_of(label, prop))
-                    tests.append(f"{text} = {ROW}.{self.columns[column]}")
+                    missing = self.indexes.incomplete
+                    value = cypher.held(self.graph, label, self.names[i], prop, missing)
+                    text = cypher.comparable(value, cypher.type_of(label, prop))
+                    tests.append(f"{text} = {cypher.ROW}.{self.columns[column]}")
         return tests
 
     def _confined(self) -> list[str]:
@@ -161,10 +151,10 @@ class _PathText:
         if self.query.partition is None:
             return []
         dynamic = self.first is not None or self.variable_path is not None
-        own = "[$own]" if dynamic else f".{quoted(self.graph.partition)}"
+        own = "[$own]" if dynamic else f".{cypher.quoted(self.graph.partition)}"
         begin = f"{self.names[0]}{own}"
-        wanted = begin if self.several else f"{ROW}.p0"
-        tests = [f"{begin} IN {ROW}.p0"] if self.several else []
+        wanted = begin if self.several else f"{cypher.ROW}.p0"
+        tests = [f"{begin} IN {cypher.ROW}.p0"] if self.several else []
         if self.variable_path is not None:
             parts = (f"nodes({_PATH})", self.names[1])
             tests += [f"all(x IN {part} WHERE x{own} = {wanted})" for part in parts]
@@ -178,12 +168,12 @@ class _PathText:
             if not element.var:
                 continue
             if label is None:
-                key = quoted(self.graph.key)
+                key = cypher.quoted(self.graph.key)
                 edge = f"[x.{key}, type(x), startNode(x).{key}, endNode(x).{key}]"
                 listed.append(f"[x IN {name} | {edge}] AS {name}")
                 continue
             wanted = returned(self.graph, label, self.query.properties.get(element.var, ()))
-            values = ", ".join(returned_as(self.graph, label, name, prop) for prop in wanted)
+            values = ", ".join(cypher.returned_as(self.graph, label, name, prop) for prop in wanted)
             listed.append(f"[{values}] AS {name}")
         return listed
 
@@ -191,18 +181,19 @@ class _PathText:
 def compile_scan(graph: Graph, query: ScanQuery, indexes: Indexes) -> ReadText:
     """The statement for a scan. Raises EngineError."""
     label, confined = graph.label(query.label), query.partitions is not None
-    conditions = Conditions(graph, {"": label}, incomplete=indexes.incomplete)
+    conditions = cypher.Conditions(graph, {"": label}, incomplete=indexes.incomplete)
     terms = conditions.read(query.where, "")
-    tests = [f"h.{quoted(graph.partition)} IN ${LISTS}.partitions"] if confined else []
+    own = f"h.{cypher.quoted(graph.partition)} IN ${cypher.LISTS}.partitions"
+    tests = [own] if confined else []
     if terms:
         tests.append(conditions.text(terms, {"": "h"}))
     filtered = f" WHERE {' AND '.join(tests)}" if tests else ""
     wanted = returned(graph, label, query.properties, partition=True)
-    listed = ", ".join(returned_as(graph, label, "h", name) for name in wanted)
+    listed = ", ".join(cypher.returned_as(graph, label, "h", name) for name in wanted)
     hint = indexes.hint("h", label.name, graph.partition) if confined else ""
     text = (
-        f"MATCH {pattern_of(label, 'h')}{hint}{filtered}\n"
-        f"RETURN [{listed}] AS hit ORDER BY h.{quoted(graph.key)}"
+        f"MATCH {cypher.pattern_of(label, 'h')}{hint}{filtered}\n"
+        f"RETURN [{listed}] AS hit ORDER BY h.{cypher.quoted(graph.key)}"
         + ("" if query.limit is None else f" LIMIT {int(query.limit)}")
     )
     return ReadText(text, conditions.bound)

@@ -119,7 +119,7 @@ def missing(graph: Graph, dimensions: int | None, existing: Sequence[Index]) -> 
     """The missing parts of a database; vector indexes only if the length of vectors is known."""
     wanted: list[Wanted] = []
     for label in graph.labels.values():
-        at, key = _any(label), (graph.key,)
+        at, key = pattern_of(label).replace("->", "-"), (graph.key,)
         if not has_unique_keys(graph, label, existing):
             plain = (i.name for i in existing if i.type == "RANGE" and _on(i, label, key))
             create = _unique(label.name, at, key)
@@ -181,10 +181,6 @@ def _has(
 
 def _vector(label: Label, name: str, existing: Iterable[Index]) -> Index | None:
     return next((i for i in existing if i.type == "VECTOR" and _on(i, label, (name,))), None)
-
-
-def _any(label: Label) -> str:
-    return pattern_of(label).replace("->", "-")
 
 
 def _unique(name: str, pattern: str, properties: tuple[str, ...]) -> str:

@@ -27,15 +27,8 @@ from semgraph.expr.functions import (
 )
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
+from semgraph.stores.neo4j import cypher
 from semgraph.stores.neo4j.bolt import Bolt, Records
-from semgraph.stores.neo4j.cypher import (
-    LISTS,
-    columns_of,
-    fields,
-    pattern_of,
-    quoted,
-    sent_column,
-)
 from semgraph.stores.neo4j.schema import Indexes, MissingDerived
 from semgraph.stores.neo4j.search_cypher import (
     Branch,
@@ -143,10 +136,10 @@ class _Search:
             seen = all_partitions(self.rows, query.partition)
             own = None if seen is None else sorted(seen)
             for name in {label.vectors[m.prop] for m in query.methods if m.via == "nearest"}:
-                value, key = f"h.{quoted(name)}", f"h.{quoted(self.graph.key)}"
+                value, key = f"h.{cypher.quoted(name)}", f"h.{cypher.quoted(self.graph.key)}"
                 text = (
-                    f"MATCH {pattern_of(label, 'h')} WHERE {value} IS NOT NULL AND NOT {has_direction(value)} "
-                    f"AND ($own IS NULL OR h.{quoted(self.graph.partition)} IN $own) "
+                    f"MATCH {cypher.pattern_of(label, 'h')} WHERE {value} IS NOT NULL AND NOT {has_direction(value)} "
+                    f"AND ($own IS NULL OR h.{cypher.quoted(self.graph.partition)} IN $own) "
                     f"RETURN {key}, {value} ORDER BY toStringOrNull({key})"
                 )
                 for found, vector in await of.bolt.read(text, {"own": own}):
@@ -165,7 +158,7 @@ class _Search:
         return self.queries[branch.query].methods[branch.method]
 
     def _parameters(self, text: SearchStatement, rows: pa.Table) -> dict[str, Any]:
-        columns = {name: sent_column(rows, path) for path, name in text.partitions.items()}
+        columns = {name: cypher.sent_column(rows, path) for path, name in text.partitions.items()}
         vectors: dict[tuple[float, ...], int] = {}
         parameters: dict[str, Any] = {**text.bound.constants, "own": self.graph.partition}
         for branch in text.branches:
@@ -173,24 +166,29 @@ class _Search:
             parameters[f"f{branch.number}"] = self._limit(branch)
         parameters |= self.missing_derived.parameters(text.text)
         groups: dict[str, dict[str, Any]] = {}
-        for row in fields(rows, text.bound.values, columns):
+        for row in cypher.fields(rows, text.bound.values, columns):
             partition = {name: row[name] for name in text.partitions.values()}
             if repr(partition) not in groups:
                 groups[repr(partition)] = {**partition, **self._large(text, row["_q"]), "rows": []}
             groups[repr(partition)]["rows"].append(row)
         lists = {"groups": list(groups.values()), "vectors": list(map(list, vectors))}
-        return parameters | {LISTS: lists}
+        return parameters | {cypher.LISTS: lists}
 
     def _columns(
         self, branch: Branch, rows: pa.Table, vectors: dict[tuple[float, ...], int]
     ) -> dict[str, list[Any]]:
-        """What each row searches for in a branch; vectors are sent once, by their number."""
+        """What each row searches for in a branch; vectors, most of the sent data, are sent
+        once, by their number.
+        """
         method, label = self._method(branch), self.queries[branch.query].label
         if method.via == "order":
             return {}
         sought = self._sought(branch, rows)
         if method.via == "nearest":
-            return {f"m{branch.number}": _numbered(sought, vectors)}
+            new = (
+                None if v is None else vectors.setdefault(tuple(v), len(vectors)) for v in sought
+            )
+            return {f"m{branch.number}": list(new)}
         columns = {f"m{branch.number}": sought}
         if method.via == "equal" and (label, method.prop) in self.missing_derived.counts:
             holders = self.missing_derived.holders
@@ -223,7 +221,7 @@ class _Search:
         query, method = self.queries[branch.query], self._method(branch)
         label = self.graph.label(query.label)
         if method.via == "equal":
-            return sent_column(rows, method.column)
+            return cypher.sent_column(rows, method.column)
         values: Any = column(rows, method.column)
         if method.via == "nearest":
             name = label.vectors[method.prop]
@@ -285,9 +283,9 @@ class _Search:
             for values, kind in zip(columns[:5], list(schema)[:5], strict=True)
         ]
         rows, left_out = [row[5:own] for row in ranked], self.of.left_out
-        arrays += columns_of(left_out, self.graph, label, list(schema)[5:own], rows)
+        arrays += cypher.columns_of(left_out, self.graph, label, list(schema)[5:own], rows)
         for values, kind in zip(columns[own:], list(schema)[own:], strict=True):
-            parts = columns_of(left_out, self.graph, ends[kind.name], kind.type, values)
+            parts = cypher.columns_of(left_out, self.graph, ends[kind.name], kind.type, values)
             arrays.append(struct_array(parts, kind.type))
         return without_left_out(pa.table(arrays, schema=schema), [self.graph.key])
 
@@ -305,13 +303,6 @@ class _Search:
             for hit in hits
         ]
         return sorted(scored, key=lambda hit: (-hit[0], hit[1]))[: method.k]
-
-
-def _numbered(
-    sought: Sequence[list[float] | None], vectors: dict[tuple[float, ...], int]
-) -> list[int | None]:
-    """The position of each vector among the distinct ones: vectors are most of the sent data."""
-    return [None if one is None else vectors.setdefault(tuple(one), len(vectors)) for one in sought]
 
 
 def _enough(

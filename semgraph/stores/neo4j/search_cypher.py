@@ -9,20 +9,7 @@ from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.conditions import Ends, Value, by_key, ends, of_hit, pinned
-from semgraph.stores.neo4j.cypher import (
-    KEEP_PLAN,
-    LISTS,
-    ROW,
-    Bound,
-    Conditions,
-    comparable,
-    held,
-    pattern_of,
-    quoted,
-    returned_as,
-    string,
-    type_of,
-)
+from semgraph.stores.neo4j import cypher
 from semgraph.stores.neo4j.schema import Indexes
 from semgraph.stores.prepare import aliases, end_nodes, returned
 
@@ -53,7 +40,7 @@ class SearchStatement:
     """
 
     text: str
-    bound: Bound
+    bound: cypher.Bound
     branches: tuple[Branch, ...]
     partitions: Mapping[str, str]
     near: tuple[tuple[str, str | None], ...] = ()
@@ -97,7 +84,7 @@ class _Writer:
         """Add a branch for a method."""
         label = self.graph.label(query.label)
         labels = {name: self.graph.label(getattr(label, end)) for end, name, _ in query.ends}
-        conditions = Conditions(
+        conditions = cypher.Conditions(
             self.graph, {query.alias: label, **labels}, self.names, self.indexes.incomplete
         )
         hits = Hits(query, label, conditions, self)
@@ -124,7 +111,7 @@ class _Writer:
 
     def done(self) -> SearchStatement:
         """The complete statement, joined."""
-        prelude, imported = [KEEP_PLAN, f"UNWIND ${LISTS}.groups AS g"], [ROW]
+        prelude, imported = [cypher.KEEP_PLAN, f"UNWIND ${cypher.LISTS}.groups AS g"], [cypher.ROW]
         for i, ((pattern, confined, vector), (label, _)) in enumerate(self.near.items()):
             n, known = _names(i)
             imported += n, known
@@ -139,11 +126,11 @@ class _Writer:
                 f"CALL (g, {n}) {{ {read}\n"
                 f"  {match} WITH h, {vector} AS v WHERE v IS NOT NULL RETURN collect([h, v]) AS {known} }}"
             )
-        prelude.append(f"UNWIND g.rows AS {ROW}")
+        prelude.append(f"UNWIND g.rows AS {cypher.ROW}")
         union = "\nUNION ALL\n".join(self.parts)
         call = (f"CALL ({', '.join(imported)}) {{", union, "}")
-        text = "\n".join((*prelude, *call, f"RETURN {ROW}._q AS q, b, hits, fetched, last"))
-        bound = Conditions(self.graph, {}, self.names).bound
+        text = "\n".join((*prelude, *call, f"RETURN {cypher.ROW}._q AS q, b, hits, fetched, last"))
+        bound = cypher.Conditions(self.graph, {}, self.names).bound
         return SearchStatement(
             text, bound, tuple(self.branches), dict(self.partitions), tuple(self.near.values())
         )
@@ -186,20 +173,20 @@ class Hits:
     """The hits `h` of one query."""
 
     def __init__(
-        self, query: SearchQuery, label: Label, conditions: Conditions, of: _Writer
+        self, query: SearchQuery, label: Label, conditions: cypher.Conditions, of: _Writer
     ) -> None:
         self.query, self.label, self.of, self.indexes = query, label, of, of.indexes
         self.conditions = conditions
         self.terms = conditions.read(query.where, aliases(query))
         self.own = of_hit(self.terms, query.alias)
         self.graph = conditions.graph
-        self.pattern = pattern_of(label, "h")
+        self.pattern = cypher.pattern_of(label, "h")
 
     def parts(self, method: Method, number: int) -> tuple[list[str], str]:
         """The branch as parts of a union, and the index that it reads as far as needed. `m{number}`
         is the row field with the searched value.
         """
-        sought = f"{ROW}.m{number}"
+        sought = f"{cypher.ROW}.m{number}"
         if method.via == "fulltext" and (index := self._fulltext_index(method.prop)):
             read = self._fulltext(self.indexes.fulltext[index][0], number)
             if self.pinned:
@@ -207,14 +194,14 @@ class Hits:
             entries = f"{read}\nWITH h, sum(s) AS s ORDER BY s DESC WHERE s > 0\nWITH collect([h, s]) AS found"
             return [self._read_on(number, entries, "s", method)], index
         if method.via == "nearest":
-            return self._nearest(method, number, f"${LISTS}.vectors[{sought}]")
+            return self._nearest(method, number, f"${cypher.LISTS}.vectors[{sought}]")
         test = "false" if method.via == "fulltext" else ""
         if method.via == "equal":
             test = f"{self._value(method.prop)} = {sought}"
         first = method.prop if test.startswith("h.") else None
         if method.via == "equal" and (self.label.name, method.prop) in self.indexes.incomplete:
-            key, prop = f"h.{quoted(self.graph.key)}", f"h.{quoted(method.prop)}"
-            test = f"({prop} = {sought} OR ({prop} IS NULL AND {key} IN {ROW}.u{number}))"
+            key, prop = f"h.{cypher.quoted(self.graph.key)}", f"h.{cypher.quoted(method.prop)}"
+            test = f"({prop} = {sought} OR ({prop} IS NULL AND {key} IN {cypher.ROW}.u{number}))"
         return [f"{self._match(test, first)}\n{self._all(number, '1.0', method)}"], ""
 
     def _all(self, number: int, score: str, method: Method) -> str:
@@ -226,7 +213,7 @@ class Hits:
         if method.prop not in self.label.vectors:
             raise EngineError(f'label "{self.label.name}" has no embedding of "{method.prop}"')
         name = self.label.vectors[method.prop]
-        vector = f"h.{quoted(name)}"
+        vector = f"h.{cypher.quoted(name)}"
         end = self._all(number, _cosine("v", sought), method)
         same_size = f"size(v) = size({sought})"
         if (self.label.name, name) in self.indexes.odd:
@@ -234,12 +221,12 @@ class Hits:
         index = self.indexes.vectors.get((self.label.name, name), "")
         if not index or self.pinned or method.ranked is None:
             return [f"{self._match('')}\nWITH h, {vector} AS v WHERE {same_size}\n{end}"], ""
-        own = self.of.confined(self.query, f"h.{quoted(self.graph.partition)}", "g")
+        own = self.of.confined(self.query, f"h.{cypher.quoted(self.graph.partition)}", "g")
         n, near = self.of.known(self.query, self.pattern, own, vector)
         kind = "node" if self.label.kind == "node" else "relationship"
         read = (
-            f"WITH {ROW}, {n} WHERE {n} >= {EXACT_BELOW} AND {sought} IS NOT NULL\n"
-            f"CALL db.index.vector.query{kind.title()}s({string(index)}, $f{number}, {sought}) YIELD {kind}, score\n"
+            f"WITH {cypher.ROW}, {n} WHERE {n} >= {EXACT_BELOW} AND {sought} IS NOT NULL\n"
+            f"CALL db.index.vector.query{kind.title()}s({cypher.string(index)}, $f{number}, {sought}) YIELD {kind}, score\n"
             f"WITH collect([{kind}, 2 * score - 1]) AS found"
         )
         passing = " AND ".join(filter(None, (same_size, self._where)))
@@ -269,15 +256,15 @@ class Hits:
     def _fulltext(self, index: str, number: int) -> str:
         kind = "node" if self.label.kind == "node" else "relationship"
         return (
-            f"UNWIND {ROW}.m{number} AS text\n"
-            f"CALL db.index.fulltext.query{kind.title()}s({string(index)}, text, $f{number}) "
+            f"UNWIND {cypher.ROW}.m{number} AS text\n"
+            f"CALL db.index.fulltext.query{kind.title()}s({cypher.string(index)}, text, $f{number}) "
             f"YIELD {kind} AS h, score AS s"
         )
 
     def _among_known(self, read: str, number: int, method: Method) -> str:
         """The possible hits that an index returns. It is not read if none are possible."""
         return (
-            f"CALL ({ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
+            f"CALL ({cypher.ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
             f"WITH known WHERE size(known) > 0\n{read} WHERE h IN known\n"
             f"WITH h, sum(s) AS s WHERE s > 0\n{self._all(number, 's', method)}"
         )
@@ -285,7 +272,7 @@ class Hits:
     def _read_on(self, number: int, read: str, score: str, method: Method) -> str:
         """The filtered entries of an index, and their number, so that more can be read."""
         return (
-            f"{read}\nCALL ({ROW}, found) {{\n"
+            f"{read}\nCALL ({cypher.ROW}, found) {{\n"
             f"UNWIND found AS f WITH f[0] AS h, f[1] AS s WHERE {self._filter()}\n"
             f"{self._ranked(score, method)}\nRETURN {self._collected()}\n}}\n"
             f"RETURN {number} AS b, hits, size(found) AS fetched, found[-1][1] AS last"
@@ -308,8 +295,8 @@ class Hits:
         return f"{clauses} WHERE {self._filter(test, own='h[$own]')}"
 
     def _filter(self, test: str = "", own: str = "") -> str:
-        own = own or f"h.{quoted(self.graph.partition)}"
-        tests = (test, self.of.confined(self.query, own, ROW), self._where)
+        own = own or f"h.{cypher.quoted(self.graph.partition)}"
+        tests = (test, self.of.confined(self.query, own, cypher.ROW), self._where)
         return " AND ".join(filter(None, tests)) or "true"
 
     @property
@@ -324,18 +311,18 @@ class Hits:
             order += [f"{value} IS NULL", f"{value} DESC" if descending else value]
         above = f" WHERE score > {float(method.above)!r}" if method.via == "nearest" else ""
         limit = "" if method.ranked is None else f" LIMIT {method.ranked}"
-        key = f"h.{quoted(self.graph.key)}"
+        key = f"h.{cypher.quoted(self.graph.key)}"
         return f"WITH h, {score} AS score{above}\nWITH h, score ORDER BY {', '.join([*order, key])}{limit}"
 
     def _value(self, name: str) -> str:
-        value = held(self.graph, self.label, "h", name, self.indexes.incomplete)
-        return comparable(value, type_of(self.label, name))
+        value = cypher.held(self.graph, self.label, "h", name, self.indexes.incomplete)
+        return cypher.comparable(value, cypher.type_of(self.label, name))
 
     def _collected(self) -> str:
         names = returned(self.graph, self.label, self.query.properties)
-        values = (returned_as(self.graph, self.label, "h", name) for name in names)
+        values = (cypher.returned_as(self.graph, self.label, "h", name) for name in names)
         ends = (
-            f"[{', '.join(returned_as(self.graph, node, _end(end), name) for name in listed)}]"
+            f"[{', '.join(cypher.returned_as(self.graph, node, _end(end), name) for name in listed)}]"
             for end, (node, listed) in end_nodes(self.graph, self.query).items()
         )
         return f"collect([score, {', '.join((*values, *ends))}]) AS hits"
@@ -351,14 +338,14 @@ def match_edges(
     """The clauses that bind `h` once to each edge between the pairs of known ends, or to more
     edges; a `WHERE` may follow. `value` returns the parameter or field with a value.
     """
-    edge, key = f"[h:{quoted(label.name)}]", quoted(graph.key)
+    edge, key = f"[h:{cypher.quoted(label.name)}]", cypher.quoted(graph.key)
     hints = []
 
     def node(var: str, end: str, pinned: Value | None) -> str:
         if pinned is None:
             return "()"
         hints.append(indexes.hint(var, end, graph.key))
-        return f"({var}:{quoted(end)} {{{key}: {value(pinned)}}})"
+        return f"({var}:{cypher.quoted(end)} {{{key}: {value(pinned)}}})"
 
     both = len(pairs) == 2 and pairs[0] == pairs[1][::-1] and None not in pairs[0]
     either_way = both and label.source == label.target
@@ -374,6 +361,6 @@ def match_edges(
     elif len(targets) == len(pairs):
         path, ends, pinned = f"()-{edge}->({{}})", (label.target,), targets
     known = ", ".join(value(v) for v in dict.fromkeys(pinned) if v is not None)
-    begun = path.format("a:" + "|".join(quoted(end) for end in ends))
+    begun = path.format("a:" + "|".join(cypher.quoted(end) for end in ends))
     hint = indexes.hint("a", ends[0], graph.key) if len(ends) == 1 else ""
     return f"MATCH {begun}{hint} WHERE a.{key} IN [{known}] WITH DISTINCT h"

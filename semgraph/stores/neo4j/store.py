@@ -10,6 +10,7 @@ The server computes cosines in float32: two stores agree on them to about 1e-6.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
@@ -24,41 +25,10 @@ from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.expr import Scalar
 from semgraph.logical.graph import elements_of
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import (
-    Alias,
-    CommitMarker,
-    CommittedRow,
-    CommittedWindow,
-    History,
-    MatchQuery,
-    NewContent,
-    PartitionState,
-    RowIds,
-    ScanQuery,
-    SearchQuery,
-    Statistics,
-    WriteBatch,
-    Written,
-    part_of,
-)
+from semgraph.stores import base, prepare
 from semgraph.stores.conditions import Prop, parts_of, read
-from semgraph.stores.neo4j import schema
+from semgraph.stores.neo4j import cypher, schema
 from semgraph.stores.neo4j.bolt import Bolt, Records
-from semgraph.stores.neo4j.cypher import (
-    HEAD,
-    LISTS,
-    MARK,
-    PARTS,
-    SHARD,
-    WINDOW,
-    Bound,
-    columns_of,
-    fields,
-    pattern_of,
-    quoted,
-    sent_column,
-    time_of,
-)
 from semgraph.stores.neo4j.match import compile_match, compile_scan
 from semgraph.stores.neo4j.schema import (
     Indexes,
@@ -72,16 +42,6 @@ from semgraph.stores.neo4j.schema import (
 from semgraph.stores.neo4j.search import Searches
 from semgraph.stores.neo4j.search_cypher import EXACT_BELOW
 from semgraph.stores.neo4j.write import GraphCommits, Lengths
-from semgraph.stores.prepare import (
-    LeftOut,
-    all_partitions,
-    check_length,
-    column,
-    match_schema,
-    match_table,
-    scan_schema,
-    without_left_out,
-)
 from semgraph.stores.writes import history_of, window_of
 
 
@@ -109,14 +69,13 @@ class OpenedState:
     @cached_property
     def _lacks_nothing(self) -> bool:
         lacking = schema.missing(self.graph, self.dimensions, self.indexes)
-        return self.dimensions is not None and not (
-            lacking or schema.missing_internal(self.indexes)
-        )
+        internal = schema.missing_internal(self.indexes)
+        return self.dimensions is not None and not (lacking or internal)
 
 
-def _committed(marker: Sequence[Any]) -> CommittedRow:
+def _committed(marker: Sequence[Any]) -> base.CommittedRow:
     row, fingerprint, now, run, content = marker[1:]
-    return CommittedRow(row, fingerprint, time_of(now), run, content)
+    return base.CommittedRow(row, fingerprint, cypher.time_of(now), run, content)
 
 
 def local_store(folder: str | Path) -> Neo4jStore:
@@ -150,7 +109,7 @@ class Neo4jStore:
         self._measuring = asyncio.Lock()
         self._undone: list[str] = []
         self._unrecorded: list[str] = []  # labels without a recorded layout
-        self._left_out = LeftOut()
+        self._left_out = prepare.LeftOut()
         self._searches = Searches(self._bolt, self._left_out, self._missing_derived)
 
     def share(self) -> Self:
@@ -173,7 +132,7 @@ class Neo4jStore:
     def nearest(self) -> str:
         return f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are known; else by the index"
 
-    def takes(self, expr: Scalar, alias: Alias) -> bool:
+    def takes(self, expr: Scalar, alias: base.Alias) -> bool:
         term = read(expr, alias)
         return term is not None and not any(
             isinstance(part, Prop) and part.name == "attributes" for part in parts_of(term)
@@ -195,13 +154,13 @@ class Neo4jStore:
 
     async def _inspect(
         self, graph: Graph, dimensions: int | None
-    ) -> tuple[list[schema.Index], Statistics]:
+    ) -> tuple[list[schema.Index], base.Statistics]:
         await self._bolt.open()
         self._unrecorded = await Setup(self._bolt, graph).check_layout()
         self._graph, self._opened = graph, None
         existing, statistics = await Setup(self._bolt, graph).indexes(), await self.statistics()
         for (label, name), stored in statistics.dimensions.items():
-            check_length(self.name, label, name, stored, dimensions)
+            prepare.check_length(self.name, label, name, stored, dimensions)
         self._lengths.stored = set(statistics.dimensions)
         return existing, statistics
 
@@ -256,77 +215,80 @@ class Neo4jStore:
         if await self._missing_derived.look(places):
             self._use(self._indexes)
 
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+    async def search(self, queries: Sequence[base.SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """As `Store.search`, in more round trips if an index must be read further."""
         if rows.num_rows:
             await self.check_derived(place for query in queries for place in compared(query))
         return await self._searches.run(self.graph, queries, rows)
 
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        wanted = match_schema(self.graph, query, self._lengths.known)
+    async def match(self, query: base.MatchQuery, rows: pa.Table) -> pa.Table:
+        wanted = prepare.match_schema(self.graph, query, self._lengths.known)
         if not rows.num_rows:
             return wanted.empty_table()
         by, elements = query.partition, elements_of(self.graph, query.pattern)
-        several = by is not None and pa.types.is_list(column(rows, by).type)
+        several = by is not None and pa.types.is_list(prepare.column(rows, by).type)
         await self.check_derived(compared_in_match(query, elements))
         text = compile_match(self.graph, query, self._indexes, several=several)
         labels = (label.name for _, label in elements if label is not None)
-        await self._missing_derived.read(labels, all_partitions(rows, by))
-        more = {short: sent_column(rows, path) for path, short in text.columns.items()}
-        more |= {} if by is None else {"p0": sent_column(rows, by)}
-        lists = {"rows": fields(rows, text.bound.values, more)}
+        await self._missing_derived.read(labels, prepare.all_partitions(rows, by))
+        more = {short: cypher.sent_column(rows, path) for path, short in text.columns.items()}
+        more |= {} if by is None else {"p0": cypher.sent_column(rows, by)}
+        lists = {"rows": cypher.fields(rows, text.bound.values, more)}
         records = await self._records(text.text, text.bound, lists)
-        columns = partial(columns_of, self._left_out, self.graph)
-        return match_table(self.graph, query, wanted, self._left_out, records, columns)
+        columns = partial(cypher.columns_of, self._left_out, self.graph)
+        return prepare.match_table(self.graph, query, wanted, self._left_out, records, columns)
 
-    async def _records(self, text: str, bound: Bound, lists: Mapping[str, Any]) -> Records:
+    async def _records(self, text: str, bound: cypher.Bound, lists: Mapping[str, Any]) -> Records:
         derived = self._missing_derived.parameters(text)
-        return await self._bolt.read(text, {LISTS: lists, **bound.constants, **derived})
+        return await self._bolt.read(text, {cypher.LISTS: lists, **bound.constants, **derived})
 
-    async def scan(self, query: ScanQuery) -> pa.Table:
+    async def scan(self, query: base.ScanQuery) -> pa.Table:
         label, names = query.label, (name for each in query.where for name in each.columns)
-        wanted = scan_schema(self.graph, query, self._lengths.known)
+        wanted = prepare.scan_schema(self.graph, query, self._lengths.known)
         await self.check_derived((label, name) for name in names)
         text = compile_scan(self.graph, query, self._indexes)
         await self._missing_derived.read([label], query.partitions)
         lists = {"partitions": list(query.partitions or ())}
         records = [hit for (hit,) in await self._records(text.text, text.bound, lists)]
-        columns = columns_of(self._left_out, self.graph, self.graph.label(label), wanted, records)
-        return without_left_out(pa.table(columns, schema=wanted), [self.graph.key])
+        declared = self.graph.label(label)
+        columns = cypher.columns_of(self._left_out, self.graph, declared, wanted, records)
+        return prepare.without_left_out(pa.table(columns, schema=wanted), [self.graph.key])
 
-    async def states(self, plan: str, rows: RowIds) -> Mapping[str, PartitionState]:
+    async def states(self, plan: str, rows: base.RowIds) -> Mapping[str, base.PartitionState]:
         asked = [{"partition": name, "rows": [*dict.fromkeys(own)]} for name, own in rows.items()]
         records = await self._asked(compile_states(self.graph, self._indexes), plan, asked)
         return {
-            partition: PartitionState(head, {row[1]: _committed(row) for row in markers})
+            partition: base.PartitionState(head, {row[1]: _committed(row) for row in markers})
             for partition, head, markers in records
         }
 
     async def _asked(self, statement: str, plan: str, asked: Sequence[Any]) -> Records:
-        parameters = {"plan": plan, LISTS: {"asked": asked}}
+        parameters = {"plan": plan, cypher.LISTS: {"asked": asked}}
         return await self._bolt.read(statement, parameters) if asked else []
 
-    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
+    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, base.History]:
         asked = list(dict.fromkeys(partitions))
         records = await self._asked(compile_history(self.graph, self._indexes), plan, asked)
         heads: dict[str, str | None] = {}
-        windows: dict[str, dict[int, CommittedWindow]] = {name: {} for name in asked}
-        rows: dict[str, list[tuple[int | None, int | None, CommittedRow]]] = {n: [] for n in asked}
+        windows: dict[str, dict[int, base.CommittedWindow]] = {name: {} for name in asked}
+        rows = defaultdict[str, list[tuple[int | None, int | None, base.CommittedRow]]](list)
         for name, head, number, now, begun, parts, writes, markers in records:
             heads[name] = head
             rows[name] += ((number, row[0], _committed(row)) for row in markers)
             if number is not None:
-                times = time_of(now), begun and time_of(begun)
+                times = cypher.time_of(now), begun and cypher.time_of(begun)
                 windows[name][number] = window_of(*times, parts, writes)
         return {name: history_of(heads[name], rows[name], windows[name]) for name in asked}
 
-    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        return await self._commit(NewContent.of(batch, marker))
+    async def commit(
+        self, batch: base.WriteBatch, marker: base.CommitMarker | None = None
+    ) -> base.Written:
+        return await self._commit(base.NewContent.of(batch, marker))
 
-    async def replace(self, new: NewContent) -> Written:
+    async def replace(self, new: base.NewContent) -> base.Written:
         return await self._commit(new, whole=True)
 
-    async def _commit(self, new: NewContent, *, whole: bool = False) -> Written:
+    async def _commit(self, new: base.NewContent, *, whole: bool = False) -> base.Written:
         if whole or new.batch.deletes:  # partitions may become small
             self._searches.large.clear()
         commits = GraphCommits(self._bolt, self.graph, self._indexes, self._lengths)
@@ -334,26 +296,27 @@ class Neo4jStore:
         async with self._measuring if commits.new_lengths(new.batch) else nullcontext():
             return await commits.commit(new, whole=whole)
 
-    async def statistics(self) -> Statistics:
+    async def statistics(self) -> base.Statistics:
         records = await self._bolt.read(schema.statistics(self.graph))
         counts = {label: number for label, name, number in records if not name}
-        parts = [part_of(number, int(n)) for label, n, number in records if label == SHARD]
+        found = ((number, int(n)) for label, n, number in records if label == cypher.SHARD)
+        parts = [base.part_of(*of) for of in found]
         self._part = next(iter(parts), "")
-        lengths = {(label, n): size for label, n, size in records if n and label != SHARD}
-        return Statistics(counts, lengths)
+        lengths = {(label, n): size for label, n, size in records if n and label != cypher.SHARD}
+        return base.Statistics(counts, lengths)
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
         """As `Store.clear`, but not in one transaction: a partition may exceed a server's memory.
         Commit markers go first.
         """
         self._searches.large.clear()
-        by = quoted(self.graph.partition)
+        by = cypher.quoted(self.graph.partition)
         confined = "" if partitions is None else f" WHERE x.{by} IN $partitions"
         marked = "" if partitions is None else " WHERE x.partition IN $partitions"
-        nodes = "|".join(quoted(label.name) for label in self.graph.nodes)
-        patterns = (*(pattern_of(label, "x") for label in self.graph.edges), f"(x:{nodes})")
+        nodes = "|".join(cypher.quoted(label.name) for label in self.graph.nodes)
+        patterns = (*(cypher.pattern_of(label, "x") for label in self.graph.edges), f"(x:{nodes})")
         parts = [
-            f"MATCH (x:{HEAD}|{MARK}|{WINDOW}|{PARTS}){marked} RETURN x",
+            f"MATCH (x:{cypher.HEAD}|{cypher.MARK}|{cypher.WINDOW}|{cypher.PARTS}){marked} RETURN x",
             *(f"MATCH {pattern}{confined} RETURN x" for pattern in patterns),
         ]
         await self._bolt.in_batches(

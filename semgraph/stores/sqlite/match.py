@@ -11,14 +11,7 @@ import pyarrow as pa
 
 from semgraph.errors import EngineError
 from semgraph.expr import Type
-from semgraph.logical.graph import (
-    Element,
-    PatternEdge,
-    PatternNode,
-    PatternPath,
-    elements_of,
-    path_ends,
-)
+from semgraph.logical import graph
 from semgraph.logical.schema import Label
 from semgraph.stores.base import MatchQuery, ScanQuery
 from semgraph.stores.conditions import Prop
@@ -34,7 +27,7 @@ from semgraph.stores.sqlite.schema import ID, Table, Tables, quote, temporary
 
 
 def named(
-    element: PatternNode | PatternEdge, alias: str, table: Table, request: RequestRows
+    element: graph.PatternNode | graph.PatternEdge, alias: str, table: Table, request: RequestRows
 ) -> list[str]:
     """The conditions of an element's property map."""
     return [
@@ -43,7 +36,7 @@ def named(
     ]
 
 
-def looseness(element: PatternNode | PatternEdge, table: Table) -> int:
+def looseness(element: graph.PatternNode | graph.PatternEdge, table: Table) -> int:
     """A rank of the number of rows that the property map of an element leaves: 0 is one, 3 all."""
     props = {prop for prop, _ in element.props}
     if table.graph.key in props:
@@ -63,7 +56,7 @@ class _Match:
         self.parts = request.parts(query.partition) if query.partition is not None else ""
         self.names = {
             element.var: list(returned(self.graph, label, query.properties.get(element.var, ())))
-            for element, label in elements_of(self.graph, query.pattern)
+            for element, label in graph.elements_of(self.graph, query.pattern)
             if element.var and label is not None
         }
 
@@ -75,7 +68,7 @@ class _Match:
         return table.stored(prop.name, alias), table.type_of(prop.name)
 
     def joined(
-        self, edge: PatternEdge, e: str, near: tuple[str, Table], far: tuple[str, Table]
+        self, edge: graph.PatternEdge, e: str, near: tuple[str, Table], far: tuple[str, Table]
     ) -> str:
         """The condition that an edge connects two nodes, each an alias and its table, in one of the
         possible directions.
@@ -89,7 +82,7 @@ class _Match:
         ]
         return f"({' OR '.join(tests)})" if tests else "FALSE"
 
-    def stored(self, element: Element, table: Table, alias: str) -> list[str]:
+    def stored(self, element: graph.Element, table: Table, alias: str) -> list[str]:
         """The returned properties of an element, in SQL."""
         return [table.stored(name, alias) for name in self.names.get(element.var, ())]
 
@@ -142,11 +135,8 @@ class PatternMatch(_Match):
         self.elements = query.pattern.fixed
         self.tables_of = [tables[element.label] for element in self.elements]
         self.known = {e.var: (f"t{i}", self.tables_of[i]) for i, e in enumerate(self.elements)}
-        self.conditions = [
-            *self._props(),
-            *self._joins(),
-            *request.conjuncts(query.where, None, self._prop),
-        ]
+        where = request.conjuncts(query.where, None, self._prop)
+        self.conditions = [*self._props(), *self._joins(), *where]
 
     def _props(self) -> list[str]:
         tests = ["s.q = r.q"] if self.parts else []
@@ -161,7 +151,7 @@ class PatternMatch(_Match):
     def _joins(self) -> list[str]:
         tests = []
         for i, edge in enumerate(self.elements):
-            if isinstance(edge, PatternEdge):
+            if isinstance(edge, graph.PatternEdge):
                 near, far = ((f"t{n}", self.tables_of[n]) for n in (i - 1, i + 1))
                 tests.append(self.joined(edge, f"t{i}", near, far))
                 same = [j for j in range(1, i, 2) if self.tables_of[j].label.name == edge.label]
@@ -226,17 +216,16 @@ class VariablePaths(_Match):
     """A pattern with a variable-length path."""
 
     def __init__(
-        self, tables: Tables, query: MatchQuery, path: PatternPath, request: RequestRows
+        self, tables: Tables, query: MatchQuery, path: graph.PatternPath, request: RequestRows
     ) -> None:
         super().__init__(tables, query, request)
         self.path = path
         self.nodes = query.pattern.nodes
-        self.ends = path_ends(self.graph, query.pattern, path)
+        self.ends = graph.path_ends(self.graph, query.pattern, path)
         first, second = (looseness(self.nodes[place], self._table(place)) for place in (0, 1))
         self.begin = int(second < first)
-        self.props = [
-            named(self.nodes[place], f"t{place}", self._table(place), request) for place in (0, 1)
-        ]
+        ends = [(self.nodes[place], f"t{place}", self._table(place)) for place in (0, 1)]
+        self.props = [named(*end, request) for end in ends]
         self.named = {
             place: named(edge, f"e{place}", tables[edge.label], request)
             + named(node, f"t{place}", tables[node.label], request)
@@ -249,13 +238,13 @@ class VariablePaths(_Match):
         self.where = request.conjuncts(query.where, None, self._prop)
 
     @property
-    def _rest(self) -> list[tuple[int, PatternEdge, PatternNode]]:
+    def _rest(self) -> list[tuple[int, graph.PatternEdge, graph.PatternNode]]:
         """Edges after the path, the nodes that they lead to, and the positions of these."""
         pairs = zip(self.query.pattern.edges[1:], self.nodes[2:], strict=True)
         return [
             (place, edge, node)
             for place, (edge, node) in enumerate(pairs, 2)
-            if isinstance(edge, PatternEdge)
+            if isinstance(edge, graph.PatternEdge)
         ]
 
     def _table(self, place: int) -> Table:

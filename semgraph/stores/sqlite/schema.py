@@ -534,10 +534,8 @@ def decode_vectors(values: Sequence[bytes | None], size: int) -> pa.Array[Any]:
     import numpy as np
 
     numbers = np.frombuffer(b"".join(v or bytes(4 * size) for v in values), "<f4")
-    missing, flat = (
-        pa.array([v is None for v in values], pa.bool_()),
-        pa.array(numbers, pa.float32()),
-    )
+    missing = pa.array([v is None for v in values], pa.bool_())
+    flat = pa.array(numbers, pa.float32())
     vectors: pa.Array[Any] = pa.FixedSizeListArray.from_arrays(flat, size, mask=missing)
     return vectors
 

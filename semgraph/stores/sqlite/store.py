@@ -26,22 +26,7 @@ from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph
 from semgraph.privacy import create_private, private_folder, refusal
-from semgraph.stores.base import (
-    Alias,
-    CommitMarker,
-    History,
-    MatchQuery,
-    NewContent,
-    PartitionState,
-    RowIds,
-    ScanQuery,
-    SearchQuery,
-    Statistics,
-    WriteBatch,
-    Written,
-    derived_report,
-    record_round_trip,
-)
+from semgraph.stores import base
 from semgraph.stores.conditions import read
 from semgraph.stores.prepare import (
     PreparedMerge,
@@ -135,7 +120,7 @@ class SqliteStore:
         """The graph that it was opened for. Raises EngineError before `ensure`."""
         return next(iter(self.tables.values())).graph
 
-    def takes(self, expr: Scalar, alias: Alias) -> bool:
+    def takes(self, expr: Scalar, alias: base.Alias) -> bool:
         return read(expr, alias) is not None
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
@@ -229,7 +214,7 @@ class SqliteStore:
         report: list[str] = []
         for label in graph.labels.values():
             for name, derived in label.derived.items():
-                report += derived_report(label, derived, lacked.get((label.name, name), 0))
+                report += base.derived_report(label, derived, lacked.get((label.name, name), 0))
         return report
 
     def observe(self, callback: Callable[[str], None] | None) -> None:
@@ -237,7 +222,7 @@ class SqliteStore:
         for reader in self._readers:
             reader.observer = callback
 
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+    async def search(self, queries: Sequence[base.SearchQuery], rows: pa.Table) -> list[pa.Table]:
         if not queries or not rows.num_rows:
             schemas = (search_schema(self.graph, query, self._dimensions) for query in queries)
             return [schema.empty_table() for schema in schemas]
@@ -260,7 +245,7 @@ class SqliteStore:
         near = any(search.nearest for search in searches)
         return await self._file.run(work, large=near or _large(rows.num_rows))
 
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+    async def match(self, query: base.MatchQuery, rows: pa.Table) -> pa.Table:
         if not rows.num_rows:
             return match_schema(self.graph, query, self._dimensions).empty_table()
         request, path = RequestRows(rows), query.pattern.variable_path
@@ -276,13 +261,13 @@ class SqliteStore:
 
         return await self._file.run(work, large=_large(rows.num_rows))
 
-    async def scan(self, query: ScanQuery) -> pa.Table:
+    async def scan(self, query: base.ScanQuery) -> pa.Table:
         scan = LabelScan(self._table(query.label), query)
         if query.partitions is not None and not query.partitions:
             return scan_schema(self.graph, query, self._dimensions).empty_table()
         return await self._file.run(lambda con: scan.run(self._stored(con)), large=True)
 
-    async def states(self, plan: str, rows: RowIds) -> Mapping[str, PartitionState]:
+    async def states(self, plan: str, rows: base.RowIds) -> Mapping[str, base.PartitionState]:
         tables, count = self.tables, len(rows) + sum(map(len, rows.values()))
         if not rows:
             return {}
@@ -290,7 +275,7 @@ class SqliteStore:
             lambda con: ReadMarkers(con, tables, plan).states(rows), large=_large(count)
         )
 
-    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
+    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, base.History]:
         tables = self.tables
         if not partitions:
             return {}
@@ -298,16 +283,20 @@ class SqliteStore:
             lambda con: ReadMarkers(con, tables, plan).history(partitions), large=True
         )
 
-    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
+    async def commit(
+        self, batch: base.WriteBatch, marker: base.CommitMarker | None = None
+    ) -> base.Written:
         if not batch.rows and marker is None:
-            return Written()
-        new = NewContent.of(batch, marker)
+            return base.Written()
+        new = base.NewContent.of(batch, marker)
         return await self._commit(new, forgets=batch.deletes and marker is None)
 
-    async def replace(self, new: NewContent) -> Written:
+    async def replace(self, new: base.NewContent) -> base.Written:
         return await self._commit(new, whole=True, forgets=True)
 
-    async def _commit(self, new: NewContent, *, whole: bool = False, forgets: bool) -> Written:
+    async def _commit(
+        self, new: base.NewContent, *, whole: bool = False, forgets: bool
+    ) -> base.Written:
         tables = self.tables
         merges = await self._encoded(new.batch)
         counts = await self._file.run(
@@ -316,9 +305,9 @@ class SqliteStore:
             large=forgets or _large(new.batch.rows),
             forgets=forgets,
         )
-        return Written(counts)
+        return base.Written(counts)
 
-    async def _encoded(self, batch: WriteBatch) -> list[EncodedMerge]:
+    async def _encoded(self, batch: base.WriteBatch) -> list[EncodedMerge]:
         def convert(prepared: PreparedMerge) -> EncodedMerge:
             return EncodedMerge(self._table(prepared.write.label), prepared, self.name)
 
@@ -327,18 +316,18 @@ class SqliteStore:
 
         return await asyncio.to_thread(prepare) if _large(batch.rows) else prepare()
 
-    async def statistics(self) -> Statistics:
+    async def statistics(self) -> base.Statistics:
         """Counts by label, also of other graphs in the file, and lengths of the stored vectors."""
         tables = self.tables
 
-        def work(con: Connection) -> Statistics:
+        def work(con: Connection) -> base.Statistics:
             counts = {
                 name: con.execute(f"SELECT count(*) FROM {quote(name)}").fetchone()[0]
                 for name in dict.fromkeys([*tables, *labels_in(con)])
             }
             counts = {name: count for name, count in counts.items() if count or name in tables}
             sizes = self._stored(con).dimensions.items()
-            return Statistics(counts, {at: size for at, size in sizes if at[0] in tables})
+            return base.Statistics(counts, {at: size for at, size in sizes if at[0] in tables})
 
         return await self._file.run(work)
 
@@ -397,9 +386,8 @@ def _translated(error: sqlite3.Error, store: str) -> Exception:
         return _Busy()
     if family in _MESSAGES:
         return StoreUnavailable(f"{store}  {_MESSAGES[family]}. ({error}) Nothing was written.")
-    return EngineError(
-        f"{store}  SQLite rejected a statement: {error} ({code or type(error).__name__})"
-    )
+    kind = code or type(error).__name__
+    return EngineError(f"{store}  SQLite rejected a statement: {error} ({kind})")
 
 
 class File:
@@ -518,7 +506,7 @@ class File:
             con = self._con
             if con is None:
                 raise EngineError(f"{self.name}  is not open: call ensure first, or it was closed")
-            record_round_trip()
+            base.record_round_trip()
             if not large:
                 with suppress(_Busy):  # wait for the other process in another thread
                     return self._transaction(con, work, writes)

@@ -11,17 +11,7 @@ from typing import Any
 
 from semgraph.errors import ConcurrentWrite
 from semgraph.expr.functions import canonical_json
-from semgraph.stores.base import (
-    CommitMarker,
-    CommittedRow,
-    CommittedWindow,
-    Deletion,
-    EdgeWrite,
-    History,
-    NewContent,
-    PartitionState,
-    WriteBatch,
-)
+from semgraph.stores import base
 from semgraph.stores.prepare import (
     PreparedMerge,
     Refusals,
@@ -32,17 +22,7 @@ from semgraph.stores.prepare import (
     still_has_edges,
     taken,
 )
-from semgraph.stores.sqlite.schema import (
-    ID,
-    Table,
-    Tables,
-    encode,
-    quote,
-    read_dimensions,
-    temporary,
-    text,
-    unite,
-)
+from semgraph.stores.sqlite import schema
 from semgraph.stores.writes import (
     history_of,
     marked_rows,
@@ -68,7 +48,7 @@ def _micros(time: datetime) -> int:
     return ((time.replace(tzinfo=UTC) if time.tzinfo is None else time) - _EPOCH) // _MICROSECOND
 
 
-def write_markers(con: Connection, marker: CommitMarker) -> None:
+def write_markers(con: Connection, marker: base.CommitMarker) -> None:
     """Write a commit marker for each input row, and the window with what it wrote."""
     if not marker.rows:
         return
@@ -113,10 +93,10 @@ def _delete_unnamed_parts(con: Connection) -> None:
 class ReadMarkers:
     """Reads heads, and the commit markers of a plan with an existing witness."""
 
-    def __init__(self, con: Connection, tables: Tables, plan: str) -> None:
+    def __init__(self, con: Connection, tables: schema.Tables, plan: str) -> None:
         self.con, self.plan = con, plan
         witnessed = "".join(
-            f" OR (witness = {text(name)} AND EXISTS (SELECT 1 FROM {table.name} WHERE {table.key} = m.row))"
+            f" OR (witness = {schema.text(name)} AND EXISTS (SELECT 1 FROM {table.name} WHERE {table.key} = m.row))"
             for name, table in tables.items()
         )
         self._sql = (
@@ -126,13 +106,13 @@ class ReadMarkers:
 
     def markers(
         self, partition: str, more: str = "", *values: str
-    ) -> Iterator[tuple[int | None, int | None, CommittedRow]]:
+    ) -> Iterator[tuple[int | None, int | None, base.CommittedRow]]:
         """The window, the place there, and the row of each marker of a partition."""
         found = self.con.execute(self._sql + more, (self.plan, partition, *values))
         for window, place, row, fingerprint, now, run, content in found:
-            yield window, place, CommittedRow(row, fingerprint, _time(now), run, content)
+            yield window, place, base.CommittedRow(row, fingerprint, _time(now), run, content)
 
-    def windows(self, partition: str) -> dict[int, CommittedWindow]:
+    def windows(self, partition: str) -> dict[int, base.CommittedWindow]:
         """The windows of a partition by number, without their rows."""
         sql = (
             'SELECT w.number, w.now, w.begun, p.parts, w.writes FROM "#windows" w '
@@ -143,16 +123,16 @@ class ReadMarkers:
             for number, now, begun, parts, writes in self.con.execute(sql, (self.plan, partition))
         }
 
-    def states(self, rows: Mapping[str, Sequence[str]]) -> dict[str, PartitionState]:
+    def states(self, rows: Mapping[str, Sequence[str]]) -> dict[str, base.PartitionState]:
         """As `Store.states`."""
         states = {}
         for name, own in rows.items():
             found = (self.markers(name, " AND m.row = ?", row) for row in dict.fromkeys(own))
             committed = {marker.row: marker for _, _, marker in chain.from_iterable(found)}
-            states[name] = PartitionState(_head(self.con, name), committed)
+            states[name] = base.PartitionState(_head(self.con, name), committed)
         return states
 
-    def history(self, partitions: Iterable[str]) -> dict[str, History]:
+    def history(self, partitions: Iterable[str]) -> dict[str, base.History]:
         """As `Store.history`."""
         return {
             name: history_of(_head(self.con, name), self.markers(name), self.windows(name))
@@ -163,11 +143,11 @@ class ReadMarkers:
 class EncodedMerge:
     """A merge with values in stored form, prepared before any lock is taken."""
 
-    def __init__(self, table: Table, prepared: PreparedMerge, store: str) -> None:
+    def __init__(self, table: schema.Table, prepared: PreparedMerge, store: str) -> None:
         self.table, self.write, self.store = table, prepared.write, store
         self.keys, self.parts = prepared.keys, prepared.partitions
         self.columns: dict[str, list[Any]] = {
-            name: encode(array, table.label.columns[name], f"{name} of {table.label.name}")
+            name: schema.encode(array, table.label.columns[name], f"{name} of {table.label.name}")
             for name, array in prepared.columns.items()
         }
         for name, values in (("labels", prepared.labels), ("attributes", prepared.attributes)):
@@ -190,7 +170,7 @@ class EncodedMerge:
             elif not self.write.only_existing:
                 new.append(n)
                 stored[key] = -1
-        if isinstance(self.write, EdgeWrite):
+        if isinstance(self.write, base.EdgeWrite):
             self._check_ends(con, new, old, refusals)
             new = [n for n in new if not refusals.holds(self.write, self.keys[n])]
         self._insert(con, new)
@@ -203,7 +183,9 @@ class EncodedMerge:
 
     def _stored(self, con: Connection, refusals: Refusals) -> dict[str, int]:
         """Ids by key of the stored rows; rows of a different partition are refused."""
-        stored = _ids_by_key(con, self.table, self.keys)
+        t, columns = self.table, f"k.key, t.{schema.ID}, t.{self.table.partition}"
+        sql = f"SELECT {columns} FROM {_keys(con, self.keys)} k CROSS JOIN {t.name} t WHERE t.{t.key} = k.key"
+        stored = {key: (row, part) for key, row, part in con.execute(sql)}
         for key, part in zip(self.keys, self.parts, strict=True):
             if part is not None and key in stored and stored[key][1] != part:
                 refusals.add(self.write, key, taken(f"{self.table.label.name} {key}"))
@@ -221,12 +203,13 @@ class EncodedMerge:
             for n in (new if is_new else old)
         ]
         columns = ["key TEXT", "part TEXT", "source TEXT", "target TEXT", "new INTEGER"]
-        written = temporary(con, "#ends", columns, rows)
+        written = schema.temporary(con, "#ends", columns, rows)
         key, own = self.table.key, self.table.partition
         for end, node in (("source", label.source), ("target", label.target)):
-            exists = f"EXISTS (SELECT 1 FROM {quote(node)} t WHERE t.{key} = e.{end})"
+            exists = f"EXISTS (SELECT 1 FROM {schema.quote(node)} t WHERE t.{key} = e.{end})"
             found = f"SELECT e.key, e.{end} FROM {written} e"
-            apart = f"{found} JOIN {quote(node)} t ON t.{key} = e.{end} WHERE t.{own} <> e.part"
+            own_end = f"JOIN {schema.quote(node)} t ON t.{key} = e.{end}"
+            apart = f"{found} {own_end} WHERE t.{own} <> e.part"
             all_ends = (f"{found} WHERE e.new AND NOT {exists}", apart)
             for sql in all_ends[: 2 - self.write.only_existing]:
                 for edge, at in con.execute(sql):
@@ -245,8 +228,8 @@ class EncodedMerge:
         columns = {name: [values[n] for n in new] for name, values in self.columns.items()}
         columns[partition] = [value or "" for value in columns.get(partition, [None] * len(new))]
         for name in self.write.unite & set(columns):
-            columns[name] = [value and unite("[]", value) for value in columns[name]]
-        names, holders = ", ".join(map(quote, columns)), ", ".join("?" * len(columns))
+            columns[name] = [value and schema.unite("[]", value) for value in columns[name]]
+        names, holders = ", ".join(map(schema.quote, columns)), ", ".join("?" * len(columns))
         con.executemany(
             f"INSERT INTO {self.table.name} ({names}) VALUES ({holders})",
             zip(*columns.values(), strict=True),
@@ -261,34 +244,34 @@ class EncodedMerge:
         if not columns:
             return
         rows = zip(*columns.values(), (ids[self.keys[n]] for n in old), strict=True)
-        settings = ", ".join(f"{quote(name)} = {self._merged(name)}" for name in columns)
-        con.executemany(f"UPDATE {self.table.name} SET {settings} WHERE {ID} = ?", rows)
+        settings = ", ".join(f"{schema.quote(name)} = {self._merged(name)}" for name in columns)
+        con.executemany(f"UPDATE {self.table.name} SET {settings} WHERE {schema.ID} = ?", rows)
 
     def _merged(self, name: str) -> str:
         if self.write.replace:
             return "?"
         if name in self.write.unite:
-            return f"unite({quote(name)}, ?)"
+            return f"unite({schema.quote(name)}, ?)"
         if name in self.table.label.open & {"labels"}:
-            return f"add_labels({quote(name)}, ?)"
-        return f"coalesce(?, {quote(name)})"
+            return f"add_labels({schema.quote(name)}, ?)"
+        return f"coalesce(?, {schema.quote(name)})"
 
     def _write_vectors(
         self, con: Connection, name: str, rows: Sequence[int], ids: Mapping[str, int], version: int
     ) -> None:
-        values, vectors = self.vectors[name], quote(self.table.vectors(name))
+        values, vectors = self.vectors[name], schema.quote(self.table.vectors(name))
         given = (n for n in rows if values[n] is not None or self.write.replace)
         pairs = [(ids[self.keys[n]], values[n] or b"") for n in given]
         # A zero vector has no direction and counts as none.
         zeros = ((row,) for row, vector in pairs if not any(vector))
-        con.executemany(f"DELETE FROM {vectors} WHERE {ID} = ?", zeros)
+        con.executemany(f"DELETE FROM {vectors} WHERE {schema.ID} = ?", zeros)
         if not pairs or name not in self.sizes:
             return
         self._check_size(con, name)
         con.executemany(
-            f"INSERT INTO {vectors} ({ID}, part, changed, vector) "
-            f"SELECT t.{ID}, t.{self.table.partition}, {version}, ? FROM {self.table.name} t WHERE t.{ID} = ? "
-            f"ON CONFLICT ({ID}) DO UPDATE SET changed = excluded.changed, vector = excluded.vector "
+            f"INSERT INTO {vectors} ({schema.ID}, part, changed, vector) "
+            f"SELECT t.{schema.ID}, t.{self.table.partition}, {version}, ? FROM {self.table.name} t WHERE t.{schema.ID} = ? "
+            f"ON CONFLICT ({schema.ID}) DO UPDATE SET changed = excluded.changed, vector = excluded.vector "
             "WHERE vector IS NOT excluded.vector",
             ((vector, row) for row, vector in pairs if any(vector)),
         )
@@ -296,29 +279,23 @@ class EncodedMerge:
     def _check_size(self, con: Connection, name: str) -> None:
         """The first vector fixes the length. Raises StoreUnavailable for another one."""
         label, size = self.table.label.name, self.sizes[name]
-        stored = read_dimensions(con).get((label, name), size)
+        stored = schema.read_dimensions(con).get((label, name), size)
         check_length(self.store, label, name, stored, size)
         row = self.table.vectors(name), size
         con.execute('INSERT OR REPLACE INTO "#dimensions" VALUES (?, ?)', row)
 
 
 def _keys(con: Connection, keys: Iterable[str | None]) -> str:
-    return temporary(con, "#keys", ["key TEXT"], ((key,) for key in keys), unique="key")
+    return schema.temporary(con, "#keys", ["key TEXT"], ((key,) for key in keys), unique="key")
 
 
-def _ids_by_key(con: Connection, table: Table, keys: Iterable[str]) -> dict[str, tuple[int, str]]:
-    columns = f"k.key, t.{ID}, t.{table.partition}"
-    sql = f"SELECT {columns} FROM {_keys(con, keys)} k CROSS JOIN {table.name} t WHERE t.{table.key} = k.key"
-    return {key: (row, part) for key, row, part in con.execute(sql)}
-
-
-def delete(con: Connection, tables: Tables, write: Deletion, refusals: Refusals) -> int:
+def delete(con: Connection, tables: schema.Tables, write: base.Deletion, refusals: Refusals) -> int:
     """Delete nodes or edges by key and partition, and the commit markers that they witness; return
     their number. Nodes that still have edges are refused, unless the write detaches them.
     """
     table = tables[write.label]
     rows = zip(*keys_of(table.graph, write), strict=True)
-    deleted = temporary(con, "#deleted", ["key TEXT", "part TEXT"], rows, unique="key, part")
+    deleted = schema.temporary(con, "#deleted", ["key TEXT", "part TEXT"], rows, unique="key, part")
     same = f"g.part IS NULL OR g.part = t.{table.partition}"
     gone = f"SELECT g.key FROM {deleted} g CROSS JOIN {table.name} t WHERE t.{table.key} = g.key AND ({same})"
     for edges in tables.values() if table.label.kind == "node" else ():
@@ -353,8 +330,8 @@ def next_version(con: Connection) -> int:
 
 def commit(
     con: Connection,
-    tables: Tables,
-    new: NewContent,
+    tables: schema.Tables,
+    new: base.NewContent,
     merges: Sequence[EncodedMerge],
     *,
     whole: bool = False,
@@ -381,28 +358,28 @@ def commit(
     return counts
 
 
-def forget_words(con: Connection, tables: Tables) -> None:
+def forget_words(con: Connection, tables: schema.Tables) -> None:
     """Remove the words of deleted rows from the full-text tables, which keep them until they merge."""
     for name in (full for table in tables.values() for full in table.fulltext):
-        con.execute(f"INSERT INTO {quote(name)} ({quote(name)}) VALUES ('optimize')")
+        con.execute(f"INSERT INTO {schema.quote(name)} ({schema.quote(name)}) VALUES ('optimize')")
 
 
 def _write(
-    con: Connection, tables: Tables, batch: WriteBatch, merges: Sequence[EncodedMerge]
+    con: Connection, tables: schema.Tables, batch: base.WriteBatch, merges: Sequence[EncodedMerge]
 ) -> dict[str, int]:
     refusals = Refusals()
     version = next_version(con)
     counts: Counter[str] = Counter()
-    deletes = [each for each in batch.writes if isinstance(each, Deletion) and each.rows.num_rows]
+    deletes = (w for w in batch.writes if isinstance(w, base.Deletion) and w.rows.num_rows)
     for write in sorted(deletes, key=lambda w: tables[w.label].label.kind == "node"):
         counts[write.label] += delete(con, tables, write, refusals)
-    for merge in sorted(merges, key=lambda m: isinstance(m.write, EdgeWrite)):
+    for merge in sorted(merges, key=lambda m: isinstance(m.write, base.EdgeWrite)):
         counts[merge.write.label] += merge.run(con, version, refusals)
     refusals.check()
     return dict(counts)
 
 
-def clear(con: Connection, tables: Tables, partitions: Sequence[str] | None) -> None:
+def clear(con: Connection, tables: schema.Tables, partitions: Sequence[str] | None) -> None:
     """Delete what is in some partitions (None: all), and the edges that touch it."""
     next_version(con)
     parts = _keys(con, partitions or ())

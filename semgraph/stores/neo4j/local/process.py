@@ -87,9 +87,8 @@ def serve(folder: Path, port: int, version: str, repository: Path) -> None:
         _set_password(folder)
         dbms = _dbms(folder, port)
         draft = folder / "server.json.part"
-        draft.write_text(
-            json.dumps({"pid": os.getpid(), "port": port, "version": version}), encoding="utf-8"
-        )
+        own = {"pid": os.getpid(), "port": port, "version": version}
+        draft.write_text(json.dumps(own), encoding="utf-8")
         draft.replace(state)
         asked_to_end.wait()
         state.unlink(missing_ok=True)
@@ -120,9 +119,8 @@ def _dbms(folder: Path, port: int) -> Any:
 
     configuration, own = folder / "neo4j.conf", folder / "settings.conf"
     text = _CONFIGURATION.format(port=port)
-    configuration.write_text(
-        text + (own.read_text(encoding="utf-8") if own.exists() else ""), encoding="utf-8"
-    )
+    text += own.read_text(encoding="utf-8") if own.exists() else ""
+    configuration.write_text(text, encoding="utf-8")
     path = jpype.JClass("java.nio.file.Path")
     builder = jpype.JClass("org.neo4j.dbms.api.DatabaseManagementServiceBuilder")
     return builder(path.of(str(folder))).loadPropertiesFromFile(path.of(str(configuration))).build()
