@@ -227,7 +227,7 @@ def explain(run: record.Run, what: str, lookup: Lookup = lambda _call: None) -> 
     return Chain(run.name, what, tuple(tracer.back(step, row)), tuple(others))
 
 
-def written_by(runs: Iterable[record.Run], what: str) -> Chain:
+def written_by(runs: Sequence[record.Run], what: str) -> Chain:
     """Trace a row back in the latest run that wrote it with answers of a model. Without such a run,
     in the latest one that asked about it and writes nothing, else in the latest that has it. Answers
     are without their calls.

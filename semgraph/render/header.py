@@ -9,7 +9,7 @@ from itertools import islice
 from os import sep
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semgraph.errors import PlanError
 from semgraph.folders import plans_folder
