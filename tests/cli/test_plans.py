@@ -567,6 +567,7 @@ def test_one_prompt_of_a_plan_can_be_copied_and_changed(project: Project) -> Non
     refused = project("plans", "copy", "add_episode", ".", "--only", "prompts/judge_facts")
     assert 'add_episode has no file "prompts/judge_facts"' in refused.err
     assert 'Did you mean "prompts/judge_fact"?' in refused.err
+    assert "recordings/" not in refused.err  # the files of that folder only
 
 
 def test_a_copy_has_a_graph_of_its_own_folder(project: Project) -> None:
