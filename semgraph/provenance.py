@@ -227,7 +227,7 @@ def explain(run: record.Run, what: str, lookup: Lookup = lambda _call: None) -> 
     return Chain(run.name, what, tuple(tracer.back(step, row)), tuple(others))
 
 
-def written_by(runs: Iterable[record.Run], what: str) -> Chain:
+def written_by(runs: Sequence[record.Run], what: str) -> Chain:
     """Trace a row back in the latest run that wrote it with answers of a model. Without such a run,
     in the latest one that asked about it and writes nothing, else in the latest that has it. Answers
     are without their calls.
@@ -248,7 +248,9 @@ def written_by(runs: Iterable[record.Run], what: str) -> Chain:
         found.append((asked, chain))
     if found:
         return max(found, key=itemgetter(0))[1]
-    there, hint = f"{plural(len(own), 'run')} recorded", "list them: semgraph runs list"
+    there = f"{plural(len(own), 'run')} recorded"
+    there += ", beside diffs and comparisons" if len(runs) > len(own) else ""
+    hint = "list them: semgraph runs list"
     nowhere = PlanError(f'no row of any recorded run holds "{what}"', there=there, hint=hint)
     raise next((error for error in problems if len(error.problems) > 1), nowhere)  # ambiguous
 

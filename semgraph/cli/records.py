@@ -14,6 +14,7 @@ import typer
 
 from semgraph.cli.options import Commands, CommonOptions, PlanOptions, argument, everywhere, option
 from semgraph.errors import PlanError
+from semgraph.privacy import LAST
 
 app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)
 journal = Commands(
@@ -79,6 +80,8 @@ def why(
     from semgraph.provenance import explain, written_by
     from semgraph.render.why import described, lines
 
+    if what is None and run == LAST:
+        raise PlanError("why needs a row", hint=f'write semgraph why {run} "a key, or a text"')
     if what is None:
         what, run = run, written_by(all_runs(), run).run
         options.talk(f"run {run}: semgraph runs show {run}")
@@ -208,6 +211,9 @@ def show_graph(
 def _listed(groups: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     from semgraph.formats import count, plural
 
+    if not groups:
+        yield "no rows of this graph; for those of another one, name its file: --graph FILE"
+        return
     yield plural(len(groups), "group")
     for name, counts in groups.items():
         yield f"  {name}: " + ", ".join(f"{count(n)} {label}" for label, n in counts.items())

@@ -83,7 +83,9 @@ def _refreshed(
     if found.lost:
         options.warn(f"! {found.lost}")
     elif differs:
-        how_to = ": add --yes" if may_apply else f". To apply it: semgraph refresh {words}"
+        how_to = f". To apply it: semgraph refresh {words}"
+        if may_apply:
+            how_to = "" if _asks(options) else ": add --yes"
         options.warn(f"nothing was written{how_to}")
     return (0 if how.dry_run else found.result.exit_code) or DIFFERS * differs
 
@@ -141,6 +143,11 @@ def _foreseen(dry: Foreseen) -> str:
     return f"{sure}; with those that follow up to {calls}, for {plural(dry.rows, 'input row')}"
 
 
+def _asks(options: CommonOptions) -> bool:
+    """Whether somebody is there to answer."""
+    return not options.json and sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def _is_wanted(options: CommonOptions, found: Refresh, *, yes: bool) -> bool:
     """Whether to apply a refresh. One that changes no row only marks input rows and is not asked
     about.
@@ -148,7 +155,7 @@ def _is_wanted(options: CommonOptions, found: Refresh, *, yes: bool) -> bool:
     changes = len(found.diff.changes)
     if yes or not changes or found.lost:
         return bool(changes or found.diff.reasons or found.lost)
-    if options.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _asks(options):
         return False
     what = f"these {changes:,} changes" if changes > 1 else "this change"
     try:

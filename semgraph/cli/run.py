@@ -120,6 +120,7 @@ def _report(
     given: PlanOptions,
 ) -> None:
     from semgraph.llm.base import ROLES
+    from semgraph.llm.providers import PROVIDERS
     from semgraph.render.header import following, graph_words
     from semgraph.render.outcome import first_lines, hints, outcome, remarks
     from semgraph.stores.registry import lasts
@@ -133,7 +134,9 @@ def _report(
         options.show(*outcome(result, plan, width, seconds, every=every, until=request.until))
     stays = request.writes and lasts(session.settings.store)
     own_rows = bool(given.input) or request.resume is not None
-    next_plans = following(plan, typed, own_rows=own_rows).items() if stays else ()
+    replayed = PROVIDERS[session.settings.embedder.provider].replays  # no rows but its own
+    goes_on = stays and not (own_rows and replayed)
+    next_plans = following(plan, typed, own_rows=own_rows).items() if goes_on else ()
     roles = [each for each in options.chosen.get("model", ()) if each.partition("=")[0] in ROLES]
     without_steps = replace(options, chosen={**options.chosen, "model": roles})
     after = {name + without_steps.words(): doc for name, doc in next_plans}

@@ -642,7 +642,7 @@ def save(comparison: Comparison, record: RunRecord) -> None:
 
 def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
     """A recorded comparison, by its id, a prefix of it, or `last`. Raises PlanError."""
-    run = find_run(ref, runs)
+    run = find_run(ref, runs, having=FILE)
     file = run.folder / FILE
     if not file.exists():
         what, hint = f"{run.name} is not a finished comparison", "Show a run: semgraph runs show"

@@ -445,11 +445,20 @@ def keep_latest(folder: Path, served: Iterable[str], keep: int) -> None:
         shutil.rmtree(record, ignore_errors=True)
 
 
-def find_run(ref: str, folder: Path = privacy.RUNS, *, asking: bool = False) -> Run:
-    """A record by its name, a prefix, or `last` (if `asking`, that asked). Raises PlanError."""
+def find_run(
+    ref: str, folder: Path = privacy.RUNS, *, asking: bool = False, having: str | None = None
+) -> Run:
+    """A record by its name, a prefix, or `last` (if `asking`, that asked; the last one `having` this
+    file). Raises PlanError.
+    """
     runs = all_runs(folder)
     if ref == privacy.LAST and runs:
-        return next((run for run in runs if run.asked), runs[0]) if asking else runs[0]
+        fits = (
+            run
+            for run in runs
+            if (run.asked or not asking) and (having is None or (run.folder / having).exists())
+        )
+        return next(fits, runs[0])
     names = [run.name for run in runs]
     exact = [run for run in runs if run.name == ref]
     matches = exact or [run for run in runs if ref and run.name.startswith(ref)]

@@ -176,7 +176,8 @@ def copied(
         names = [name.removesuffix(".md").removesuffix(".yaml") for name in only]
         for name in names:
             if name not in named:
-                known = among(name, sorted(named), "files")
+                beside = [each for each in named if Path(each).parent == Path(name).parent]
+                known = among(name, sorted(beside or named), "files")
                 raise PlanError(f'{ref} has no file "{name}"', **known)
         texts = {named[name]: texts[named[name]] for name in names}
     targets = {folder / inner: text for inner, text in texts.items()}
@@ -198,6 +199,7 @@ def copied(
 
 def created(name: str) -> Path:
     """Write ./plans/NAME.yaml, a commented plan with an example. Raises PlanError for a bad name."""
+    name = name.removesuffix(".yaml")
     file = _OWN / f"{name}.yaml"
     if not NAME.match(name):
         raise PlanError(f'"{name}" is no name of a plan', hint=f"use {NAME_HINT}")

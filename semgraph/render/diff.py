@@ -127,17 +127,24 @@ def _pair(before: str, after: str, room: int) -> tuple[str, str]:
     return one, other
 
 
+def _moved(diff: Diff, change: Change, name: str) -> bool:
+    """Whether a property lists keys, and only rows that are new or gone came to it or left it."""
+    old, new = change.before[name], change.after.get(name) or ()
+    both = (*old, *new) if isinstance(old, (list, tuple)) else ()
+    moved = [key for key in both if (key in old) != (key in new)]
+    return bool(moved) and all(isinstance(key, str) and key in diff.keys for key in moved)
+
+
 def differing(
     diff: Diff, change: Change, room: int, form: str = "{} → {}"
 ) -> Iterator[tuple[str, str]]:
     """The properties of a changed row that differ: name, and both values in `room` characters. A list
-    of keys of rows that are new or gone themselves is left out.
+    of keys of rows that are new or gone themselves is left out beside others.
     """
+    left_out = {name for name in change.before if _moved(diff, change, name)}
     for name, old in change.before.items():
         new = change.after.get(name)
-        both = (*old, *(new or ())) if isinstance(old, (list, tuple)) else ()
-        moved = [key for key in both if (key in old) != (key in (new or ()))]
-        if moved and all(isinstance(key, str) and key in diff.keys for key in moved):
+        if name in left_out and left_out != change.before.keys():
             continue
         before, after = _value(diff, name, old), _value(diff, name, new)
         if before == after:  # they differ in spaces and lines only, or in hidden characters

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
+from os import sep
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semgraph.errors import PlanError
 from semgraph.folders import plans_folder
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from semgraph.llm.catalogue import CatalogueModel
 
 
+OWN_TEXT = "..."  # in a command: a text of the user's
 _DEFAULTS = RunOptions()
 _NEXT = 1
 
@@ -57,7 +59,10 @@ def header(
         for word, text, origin in (first, *rows, *means):
             yield f"{word:<6} {text}" + (f"   ({origin})" if origin else "")
         return
-    yield " · ".join((plan.name, *(each.text for each in rows)))
+    name, texts, beside = plan.name, [each.text for each in rows], f"{Path(plan.file).parent}{sep}"
+    if Path(beside).is_absolute() and any(text.startswith(beside) for text in texts):  # a data set
+        name, texts = f"{name} in {beside}", [text.removeprefix(beside) for text in texts]
+    yield " · ".join((name, *texts))
     named = (each.text if each.word == "model" else f"{each.word} {each.text}" for each in means)
     yield " · ".join(named)
 
@@ -150,10 +155,16 @@ def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[
             name = str(Path(typed).parent / path.name) if "/" in typed else path.stem
             if own_rows:
                 optional = data.get("optional") or ()
-                needed = (each for each in data.get("inputs") or () if each not in optional)
-                name += "".join(f" -i {each}=..." for each in needed)
+                inputs = (data.get("inputs") or {}).items()
+                needed = {each: columns for each, columns in inputs if each not in optional}
+                name += "".join(f" -i {each}={_own(columns)}" for each, columns in needed.items())
             sentences[name] = _sentence(str(data.get("doc") or ""))
     return dict(islice(sentences.items(), _NEXT))
+
+
+def _own(columns: Mapping[str, Any]) -> str:
+    """What stands for rows of an input in a command: a text, if one of its columns has to be one."""
+    return OWN_TEXT if [*columns.values()].count("string") == 1 else "FILE"
 
 
 def graph_words(plan: LogicalPlan) -> str:

@@ -31,6 +31,7 @@ from semgraph.formats import (
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import Meter, StepMetrics, split
 from semgraph.render.diff import lines as diff_lines
+from semgraph.render.header import OWN_TEXT
 from semgraph.render.picture import Picture, lines, of_run, pictures
 from semgraph.render.tables import ROWS, Column, cell, fitting, folded, result_lines
 from semgraph.render.tables import lines as table_lines
@@ -114,6 +115,9 @@ def _known(result: Result, plan: LogicalPlan) -> str:
 
 def _graph(result: Result, plan: LogicalPlan, width: int) -> Iterator[str]:
     drawn = drawing(result, plan)
+    heads = [("", result.head(name, ROWS)) for name in result.tables]
+    if any(table.num_rows for _, table in heads) and not pictures(heads, plan.graph):
+        drawn = []  # what the plan returns is no graph: it says more than what was written
     members = {key: number for number, key in enumerate(result.keys, 1)}
     for picture in drawn[:_PICTURES]:
         yield from lines(picture, plan.graph, width, members)
@@ -363,12 +367,15 @@ def hints(
     the graph of the store, if it has more than this run wrote. `stored` are the options of that
     command; None: the store does not last.
     """
-    after = [
-        f"Next: semgraph run {name}" + (f"   ({shortened(doc, _BRIEF)})" if doc else "")
-        for name, doc in following.items()
-    ]
     drawn = drawing(result, plan) if plan.writes else []
     edges = [each for picture in drawn for each in picture.front[0].items()]
+    names = [picture.name(edge.source) for picture in drawn for edge in picture.front[0].values()]
+    text = quote(next(iter(names), OWN_TEXT))
+    after = [
+        f"Next: semgraph run {name.replace(OWN_TEXT, text)}"
+        + (f"   ({shortened(doc, _BRIEF)})" if doc else "")
+        for name, doc in following.items()
+    ]
     if result.meter.total().calls_issued and result.record and edges:
         key, edge = edges[0]
         name = quote(edge.name if edge.name != edge.label else key[:_KEY])

@@ -293,7 +293,8 @@ def operator_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Itera
             beside = f"  [{'the reference' if each.reference else same}]"
             needs = f"  needs {each.install}" if each.install else ""
             name = "" if i else operator
-            yield f"{name:<{wide}}{each.signature}{beside * (operator in OPERATORS)}{needs}"
+            line = f"{name:<{wide}}{each.signature}{beside * (operator in OPERATORS)}{needs}"
+            yield from hanging(line, width, wide + 2)
             yield from hanging(" " * (wide + 2) + each.doc, width, wide + 2)
 
 

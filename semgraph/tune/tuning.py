@@ -222,7 +222,7 @@ def save_tuning(tuning: Tuning, record: RunRecord) -> None:
 
 def load_tuning(ref: str, runs: Path = RUNS) -> Tuning:
     """A recorded tuning, by its id, a prefix of it, or `last`. Raises PlanError."""
-    run = find_run(ref, runs)
+    run = find_run(ref, runs, having=FILE)
     file = run.folder / FILE
     if not file.exists():
         what, hint = f"{run.name} is no finished tuning", "list all records: semgraph runs list"

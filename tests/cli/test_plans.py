@@ -567,6 +567,7 @@ def test_one_prompt_of_a_plan_can_be_copied_and_changed(project: Project) -> Non
     refused = project("plans", "copy", "add_episode", ".", "--only", "prompts/judge_facts")
     assert 'add_episode has no file "prompts/judge_facts"' in refused.err
     assert 'Did you mean "prompts/judge_fact"?' in refused.err
+    assert "recordings/" not in refused.err  # the files of that folder only
 
 
 def test_a_copy_has_a_graph_of_its_own_folder(project: Project) -> None:
@@ -688,6 +689,11 @@ def test_a_new_plan_runs_as_it_is_and_overwrites_nothing(project: Project) -> No
     assert again.code == 2
     assert "plans/defects.yaml exists already" in again.err
     assert (project.folder / "plans/defects.yaml").read_text() == text
+
+
+def test_a_new_plan_may_be_named_like_its_file(project: Project) -> None:
+    assert project("plans", "new", "mine.yaml").code == 0
+    assert (project.folder / "plans/mine.yaml").exists()
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,13 @@ def test_forget_fails_if_the_journal_holds_nothing_of_the_group(
     assert project("journal", "forget", "demo", "nobody", *options).code == 0
 
 
+def test_why_of_the_last_run_alone_says_what_it_needs(project: Project) -> None:
+    assert project("run", "people").code == 0
+    refused = project("why", "last")
+    assert refused.code == 2
+    assert refused.err == 'why needs a row. Write semgraph why last "a key, or a text"\n'
+
+
 def test_without_a_run_why_finds_the_one_that_wrote_the_fact(project: Project) -> None:
     assert "no row of any recorded run" in project("why", "Cleo").err
     made = json.loads(project("run", "people", "--format", "json").out)

@@ -276,6 +276,7 @@ def test_a_terminal_is_asked(project: Project) -> None:
     declined = on_terminal(project, "n\n", "refresh", "people", *GIVEN)
     assert "Apply these 4 changes? [y/N]" in declined.out
     assert declined.code == 6
+    assert declined.out.rstrip().endswith("nothing was written")
     assert facts(project) == sorted(NOTES)
     assert on_terminal(project, "y\n", "refresh", "people", *GIVEN).code == 0
     assert "Bob knows Eve." in facts(project)

@@ -314,6 +314,14 @@ def test_what_the_plans_before_an_example_write_is_told_with_their_names(project
     assert "first" not in project("run", "find", *store, "-i", "queries=Bob").err
 
 
+def test_a_run_that_returns_no_graph_prints_what_it_returns(project: Project) -> None:
+    plan = (project.folder / "plans/people.yaml").read_text()
+    project.write(
+        "plans/told.yaml", plan.replace("returns: {people: ends, ties: ties}", "returns: [told]")
+    )
+    assert project("run", "plans/told.yaml").out.splitlines()[0].startswith("told: 3 rows")
+
+
 def test_the_next_step_is_named(project: Project) -> None:
     err = project("run", "plans/people.yaml").err
     assert "Next: semgraph run plans/find.yaml   (People by name)" in err
@@ -324,7 +332,8 @@ def test_the_next_step_after_rows_of_ones_own_needs_such_rows(project: Project) 
     row = {"text": "Ann knows Bob.", "at": "2025-01-01T09:00:00Z"}
     project.write("mine.jsonl", json.dumps(row) + "\n")
     err = project("run", "people", "-i", "notes=mine.jsonl").err
-    assert "Next: semgraph run find -i queries=...   (People by name)" in err
+    assert "Next: semgraph run find -i queries=Ann   (People by name)" in err
+    assert "Ann" in project("run", "find", "-i", "queries=Ann").out
 
 
 def test_few_next_steps_are_named_and_none_that_writes_or_deletes(project: Project) -> None:

@@ -66,6 +66,15 @@ def test_several_groups_are_listed_with_their_counts(people: Project) -> None:
     assert (missing.code, 'Groups: demo, mine. Did you mean "demo"?' in missing.err) == (2, True)
 
 
+def test_a_store_without_rows_of_the_graph_says_how_to_name_another_one(people: Project) -> None:
+    people.write(
+        "other.yaml",
+        GRAPH.replace("Person", "Animal").replace("Note", "Tale").replace("KNOWS", "LIKES"),
+    )
+    told = people("show", "--graph", "other.yaml").out
+    assert told == "no rows of this graph; for those of another one, name its file: --graph FILE\n"
+
+
 def test_the_page_and_the_json_have_the_whole_graph(people: Project) -> None:
     made = people("show", "demo", "-o", "g.html")
     assert (made.code, made.out.startswith("g.html   ")) == (0, True)

@@ -157,6 +157,8 @@ def test_a_recorded_tuning_is_shown_as_it_was_printed(project: Project, search: 
     assert project("tune", "--show", "last").out == printed
     assert project("tune", "--show", "7a").out == printed
     assert "tuning" in project("runs", "list").out.splitlines()[1]
+    assert project("run", "people").code == 0  # a later record, of another kind
+    assert project("tune", "--show", "last").out == printed
     assert (
         project("runs", "show", "7ab2").out.splitlines()[-1]
         == "Its table: semgraph tune --show 7ab2"

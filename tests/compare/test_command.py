@@ -271,3 +271,11 @@ def test_mistakes_are_exit_2(
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert model.requests == []
+
+
+def test_the_folder_of_a_data_set_is_named_once(project: Project) -> None:
+    first = project("compare", "--dataset", "people", "--llm", "recorded").err.splitlines()[0]
+    assert first.startswith("people in /")
+    assert first.endswith(
+        '/people/ · mentions.csv: 7 rows of mentions of team "a" · people.csv: 4 rows of people of team "a"'
+    )

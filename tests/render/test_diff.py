@@ -142,6 +142,16 @@ def test_ends_that_moved_are_named_and_lists_have_short_keys() -> None:
     assert found[-2:] == ["      target: Riga → Oslo", "      notes: bd4ef8c7 → (empty)"]
 
 
+def test_keys_of_rows_that_are_new_or_gone_are_shown_where_nothing_else_changed() -> None:
+    gone = tie("-", "t1", "riga")
+    node = replace(ADA, before={"ties": ["t1"]}, after={"ties": []})
+    also = replace(
+        ADA, before=node.before | {"summary": "A."}, after=node.after | {"summary": "B."}
+    )
+    assert "    ties: t1 → (empty)" in shown(replace(DIFF, changes=(node, gone))).splitlines()
+    assert "ties:" not in shown(replace(DIFF, changes=(also, gone)))
+
+
 def test_at_most_about_forty_rows_are_shown_and_the_rest_counted() -> None:
     many = tuple(Change("+", "Person", f"p{i}", "g", {"name": f"P {i}"}) for i in range(120))
     found = shown(replace(DIFF, changes=many)).splitlines()
