@@ -8,7 +8,7 @@ loader of the drawings (`draw_with`); it is called when the first result is disp
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import singledispatch
@@ -112,29 +112,31 @@ def command(shell: str, python: str) -> str:
     return shell if _SHELL.get() else python
 
 
-_NOTIFY = ContextVar[Notify | None]("_NOTIFY", default=None)
+_NOTIFY = ContextVar[Sequence[Notify]]("_NOTIFY", default=())
 
 
 @contextmanager
 def noticing(notify: Notify | None) -> Iterator[None]:
-    """Pass the notices of what runs in this context to a function."""
-    token = _NOTIFY.set(notify)
+    """Pass the notices of what runs in this context to a function, as long as the context lasts."""
+    listening = [notify] if notify else []
+    token = _NOTIFY.set(listening)
     try:
         yield
     finally:
         _NOTIFY.reset(token)
+        listening.clear()  # what was cancelled may go on for a while in its thread
 
 
 def is_noticed() -> bool:
     """Whether notices of this context reach somebody."""
-    return _NOTIFY.get() is not None
+    return bool(_NOTIFY.get())
 
 
 def notice(kind: str, text: str) -> None:
     """Show what a run waits for, such as the load of a model, until the next notice of this kind; ""
     ends it.
     """
-    if (notify := _NOTIFY.get()) is not None:
+    for notify in _NOTIFY.get():
         notify(kind, text)
 
 

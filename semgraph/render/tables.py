@@ -242,9 +242,8 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, datetime):
-        at = value.astimezone(UTC)
-        form = "%Y-%m-%d" if (at.hour, at.minute, at.second) == (0, 0, 0) else "%Y-%m-%d %H:%M"
-        return at.strftime(form if at.second == 0 else "%Y-%m-%d %H:%M:%S")
+        at = value.astimezone(UTC).isoformat(" ")[:19]  # strftime shortens years before 1000
+        return at.removesuffix(":00").removesuffix(" 00:00")
     if isinstance(value, (list, dict, tuple)):
         return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
     return plain_line(str(value))

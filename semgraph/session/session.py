@@ -935,13 +935,13 @@ class Session:
             StoreUnavailable: The store does not answer, or does not exist.
         """
         from semgraph.render.picture import Picture, pictures
-        from semgraph.render.stored import stored
+        from semgraph.render.stored import stored, told_apart
         from semgraph.session.export import group_rows
 
         labels = self._labels(graph)
         async with group_rows(self._resources, labels, group) as rows:
-            found = [(label.name, table) async for label, table in rows]
-        (drawn,) = pictures(found, labels) or [Picture(group)]
+            found = [each async for each in rows]
+        (drawn,) = pictures(told_apart(found, labels.key), labels) or [Picture(group)]
         return stored(drawn, labels, rows.notes, at)
 
     @_takes_arguments_of(ashow)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -228,6 +229,15 @@ class TestNotices:
             notice("download", "")
         notice("load", "nobody watches")
         assert out.getvalue() == "  downloading A: 1 %\n"
+
+    def test_what_goes_on_after_the_run_in_its_thread_is_not_shown(self) -> None:
+        to, out = console(terminal=True)
+        with watched(to, "notes"):
+            notice("load", "loading the model A (1 GB)…")
+            thread = copy_context()
+        before = out.getvalue()
+        thread.run(notice, "load", "")
+        assert out.getvalue() == before
 
     def test_a_run_in_python_shows_notices_at_once(self) -> None:
         out = io.StringIO()

@@ -167,6 +167,17 @@ class TestOfOneStore:
             await session.aexport("g", "graph.graphml", graph=GRAPH)
         assert (await session.aexport("g", "graph.parquet", graph=GRAPH)).nodes == 4
 
+    async def test_a_drawing_keeps_nodes_of_two_labels_with_one_key_apart(
+        self, session, store, world
+    ):
+        await world.commit(store, world.write("Note", {"uuid": "ann", "content": "me"}))
+        drawn = (await session.ashow("g", graph=GRAPH)).picture
+        own = drawn.nodes["ann (Person)"], drawn.nodes["ann (Note)"]
+        assert [each.label for each in own] == ["User", "Note"]
+        assert {(e.source, e.target) for e in (*drawn.edges.values(), *drawn.loose.values())} == {
+            ("ann (Person)", "ben"), ("note", "ann (Person)"),
+        }  # fmt: skip
+
 
 ODD = graph_of(
     {
