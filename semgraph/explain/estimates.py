@@ -539,19 +539,20 @@ _LONG = 60.0  # seconds
 def how_long(calls: Iterable[tuple[LLM, Amount]], seen: Mapping[str, Seen], rows: int = 0) -> str:
     """A line on the time of the calls of models, by row if `rows` are given, else by call; "" if the
     time is short or unknown. It comes from `seen` calls of the models, else it is as measured. Models
-    with concurrent calls take at least that; bounds count as calls, for those that are unknown.
+    with concurrent calls take at least that; bounds count as calls, about as many as the unknown ones.
     """
-    parts, names, number = list[Amount](), dict[str, None](), 0.0
+    parts, names, number, kinds = list[Amount](), dict[str, None](), 0.0, set[Kind]()
     for model, amount in calls:
         known, limits = seen.get(pace_key(model.name), Seen()), model.limits
         each = known.seconds / known.issued if known.issued else limits.seconds
         kind: Kind = "seen" if limits.in_flight == 1 else "least"
         parts.append(amount.times(each / limits.in_flight, kind) if each else Amount())
         names["the local model" if limits.seconds else model.name] = None
-        number += amount.value
-    seconds, sign = sum(part.value for part in parts), _SIGNS.get(total(parts).kind, "")
-    if seconds < _LONG:
+        number, kinds = number + amount.value, kinds | {amount.kind, kind}
+    if (seconds := sum(part.value for part in parts)) < _LONG:
         return ""
+    mixed = "most" in kinds and not kinds.isdisjoint({"least", "unknown"})
+    sign = _SIGNS["seen" if mixed else total(parts).kind]
     of = plural(rows, "row") if rows else plural(round(number), "call")
     by = " and ".join(names)
     return f"{of} × {sign}{about(seconds / (rows or number))} by {by} {sign}{about(seconds)}"

@@ -70,6 +70,15 @@ def test_of_a_model_with_concurrent_calls_it_is_the_least(
     assert capsys.readouterr().err == "  100 rows × ≥ 2 s by far ≥ 3 min\n"
 
 
+def test_a_bound_on_the_calls_is_no_least_time(
+    session: MakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with session(Slow("far", took=8.0, in_flight=4)) as own:
+        own.run(notes(0, 4).sem_filter("Is “{text}” long?").step("long"))
+        own.run(notes(100, 200).sem_filter("Is “{text}” true?").step("true"))
+    assert capsys.readouterr().err == "  100 rows × ≈ 3 s by far ≈ 5 min\n"
+
+
 def test_nothing_is_said_of_a_short_run_and_of_one_that_is_not_shown(
     session: MakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
