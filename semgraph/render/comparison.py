@@ -97,7 +97,7 @@ def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
 
     same = _column("same rows", arms, _same, lambda a: a.quality.same)
     found = [
-        *(_measure(what, arms, attrgetter(name)) for what, name in first.items()),
+        *(replace(_measure(what, arms, attrgetter(name)), drop=-1) for what, name in first.items()),
         _column(f"{title} [95 %]", arms, interval, score, drop=-2),
         _column("over trials", arms, lambda a: _between(a.quality.spread), lambda _: None, drop=1),
         *(_measure(what, arms, attrgetter(name)) for what, name in then.items()),
