@@ -595,7 +595,9 @@ class PlanRun:
         estimator = Estimator.over(self.physical, inputs, self.resources.observations(), None)
         rows = max((table.num_rows for table in inputs.values()), default=0)
         calls = Forecast(estimator).calls_by_model(self.opened.llm)
-        notice("estimate", how_long(calls, estimator.seen, pending or rows))
+        line = how_long(calls, estimator.seen, pending or rows)
+        replays = line and self.opened.journal is not None and not self.request.options.fresh
+        notice("estimate", line + ", less what is in the journal" * bool(replays))
 
     async def _finish(self, status: str, why: str | None) -> None:
         outcome, stored = self.outcome, self.resources.observations()

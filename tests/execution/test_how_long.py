@@ -16,6 +16,7 @@ from semgraph.llm.base import Limits, Reply, Request
 from semgraph.llm.dummy import Dummy
 
 MakeSession = Callable[..., sg.Session]
+REPLAYED = "less what is in the journal"
 
 
 class Slow(Dummy):
@@ -46,7 +47,9 @@ def test_before_the_first_run_of_a_local_model_its_measured_pace_counts(
 ) -> None:
     with session(Slow("local:A", measured=4.5)) as own:
         own.run(notes(0, 200))
-    assert capsys.readouterr().err == "  200 rows × ≤ 4.5 s by the local model ≤ 15 min\n"
+    assert (
+        capsys.readouterr().err == f"  200 rows × ≤ 4.5 s by the local model ≤ 15 min, {REPLAYED}\n"
+    )
 
 
 def test_later_the_pace_of_the_runs_on_this_machine_counts(
@@ -58,7 +61,17 @@ def test_later_the_pace_of_the_runs_on_this_machine_counts(
         own.run(notes(100, 200))
     with session(Slow("B", took=0.1)) as own:
         own.run(notes(200, 300))
-    assert capsys.readouterr().err == "  100 rows × ≈ 9 s by the local model ≈ 15 min\n"
+    assert (
+        capsys.readouterr().err == f"  100 rows × ≈ 9 s by the local model ≈ 15 min, {REPLAYED}\n"
+    )
+
+
+def test_without_answers_to_replay_it_is_the_whole_time(
+    session: MakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with session(Slow("local:A", measured=4.5)) as own:
+        own.run(notes(0, 200), fresh=True)
+    assert capsys.readouterr().err == "  200 rows × ≤ 4.5 s by the local model ≤ 15 min\n"
 
 
 def test_of_a_model_with_concurrent_calls_it_is_the_least(
@@ -67,7 +80,7 @@ def test_of_a_model_with_concurrent_calls_it_is_the_least(
     with session(Slow("far", took=8.0, in_flight=4)) as own:
         own.run(notes(0, 4))
         own.run(notes(100, 200))
-    assert capsys.readouterr().err == "  100 rows × ≥ 2 s by far ≥ 3 min\n"
+    assert capsys.readouterr().err == f"  100 rows × ≥ 2 s by far ≥ 3 min, {REPLAYED}\n"
 
 
 def test_a_bound_on_the_calls_is_no_least_time(
@@ -76,7 +89,7 @@ def test_a_bound_on_the_calls_is_no_least_time(
     with session(Slow("far", took=8.0, in_flight=4)) as own:
         own.run(notes(0, 4).sem_filter("Is “{text}” long?").step("long"))
         own.run(notes(100, 200).sem_filter("Is “{text}” true?").step("true"))
-    assert capsys.readouterr().err == "  100 rows × ≈ 3 s by far ≈ 5 min\n"
+    assert capsys.readouterr().err == f"  100 rows × ≈ 3 s by far ≈ 5 min, {REPLAYED}\n"
 
 
 def test_nothing_is_said_of_a_short_run_and_of_one_that_is_not_shown(
