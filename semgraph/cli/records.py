@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from shlex import quote
 from typing import Annotated
 
 import typer
@@ -217,9 +216,8 @@ def _listed(groups: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
         return
     yield plural(len(groups), "group")
     for name, counts in groups.items():
-        yield f"  {name or quote('')}: " + ", ".join(
-            f"{count(n)} {label}" for label, n in counts.items()
-        )
+        rows = ", ".join(f"{count(n)} {label}" for label, n in counts.items())
+        yield f"""  {name or '""'}: {rows}"""
 
 
 @everywhere

@@ -129,7 +129,6 @@ def _report(
     if options.json:
         options.dump(result.to_json(), data="tables")
     else:
-        every = bool(options.verbose)
         width, every = options.out.width, bool(options.verbose)
         options.show(*outcome(result, plan, width, seconds, every=every, until=request.until))
     stays = request.writes and lasts(session.settings.store)

@@ -255,16 +255,13 @@ class StepArms:
         what = f"{self.node.step} = {self.node.keyword}({rows})"
         before, trials = frozen.before.calls, self.bench.request.trials
         lines = preview.variants_preview(self.bench, what, self.estimates, self.reference, before)
-        calls = (
-            (
-                bound(arm.arm.opened.llm, arm.node.prompt.first.role),
-                Amount(trials * (each.calls or 0), "seen"),
-            )
-            for each in self.estimates
-            for arm in [self.arms[each.variant]]
-        )
+        arms = (self.arms[each.variant] for each in self.estimates)
+        models = [bound(each.arm.opened.llm, each.node.prompt.first.role) for each in arms]
+        calls = [Amount(trials * (each.calls or 0), "seen") for each in self.estimates]
         seen = self._forecasts[self.reference].estimator.seen
-        return [*filter(str.strip, [*lines, f"  {how_long(calls, seen)}"])]
+        return [
+            *filter(str.strip, [*lines, f"  {how_long(zip(models, calls, strict=True), seen)}"])
+        ]
 
     async def freeze(self, *, pays: bool = True) -> list[str]:
         """Compute the rows. Without `pays` nothing is computed if they need a model: the result are lines

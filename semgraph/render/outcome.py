@@ -463,11 +463,8 @@ def at(text: str, zone: str = "") -> str:
     >>> at("2025-03-03T09:00:00+00:00"), at("2025-03-03T09:00:00+00:00", " UTC")
     ('2025-03-03 09:00:00', '2025-03-03 09:00:00 UTC')
     """
-    return (
-        f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S}{zone}"
-        if text
-        else UNKNOWN
-    )
+    utc = text and datetime.fromisoformat(text).astimezone(UTC).isoformat(" ")[:19]
+    return f"{utc}{zone}" if text else UNKNOWN
 
 
 def run_page(run: Run, width: int) -> Iterator[str]:

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 _EDGES = 40
 _NAME = 28
 _MORE = 8
-
-
 _FACTS = 8
 _FACT = 300  # characters
 

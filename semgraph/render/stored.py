@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from semgraph.errors import PlanError
-from semgraph.logical.schema import Graph, Label
+from semgraph.logical.schema import Graph
 from semgraph.render.html import graph_html, graph_page, write_page
 from semgraph.render.picture import Picture, lines
 from semgraph.render.tables import cell
@@ -66,22 +63,6 @@ class StoredGraph:
         nodes, edges = ([{"key": k, **vars(each)} for k, each in of.items()] for of in rows)
         facts = {"group": drawn.partition, "at": self.at or None, "counts": self.counts}
         return {**facts, "notes": self.notes, "nodes": nodes, "edges": edges}
-
-
-def told_apart(
-    tables: Iterable[tuple[Label, pa.Table]], key: str
-) -> Iterator[tuple[str, pa.Table]]:
-    """Tables with their labels; a key that nodes of several labels have is followed by its label."""
-    listed = list(tables)
-    nodes = (rows[key].to_pylist() for label, rows in listed if label.kind == "node")
-    shared = {each for each, number in Counter(chain.from_iterable(nodes)).items() if number > 1}
-    for label, rows in listed:
-        own = {"source": label.source, "target": label.target} if label.ends else {key: label.name}
-        for name, of in own.items() if shared else ():
-            keys = [f"{k} ({of})" if k in shared else k for k in rows[name].to_pylist()]
-            column = pa.array(keys, rows.schema.field(name).type)
-            rows = rows.set_column(rows.schema.get_field_index(name), name, column)  # noqa: PLW2901
-        yield label.name, rows
 
 
 def stored(

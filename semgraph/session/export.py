@@ -10,11 +10,11 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semgraph.display import option
-from semgraph.errors import DataError, PlanError, among, did_you_mean
+from semgraph.errors import PlanError, among, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.expr.types import Type, python_rows
 from semgraph.logical.prompt import plain
@@ -76,6 +76,21 @@ class GroupTables:
     def notes(self) -> tuple[str, ...]:
         """Which rows the store left out."""
         return tuple(note for note in self.store.notes if "left out " in note)
+
+
+def told_apart(
+    tables: Sequence[tuple[Label, pa.Table]], key: str
+) -> Iterator[tuple[Label, pa.Table]]:
+    """Tables in which a key that nodes of several labels have is followed by its label: `ann (Person)`."""
+    nodes = (rows[key].to_pylist() for label, rows in tables if label.kind == "node")
+    shared = {each for each, number in Counter(chain.from_iterable(nodes)).items() if number > 1}
+    for label, rows in tables:
+        own = {"source": label.source, "target": label.target} if label.ends else {key: label.name}
+        for name, of in own.items() if shared else ():
+            keys = [f"{k} ({of})" if k in shared else k for k in rows[name].to_pylist()]
+            column, place = pa.array(keys, rows[name].type), rows.schema.get_field_index(name)
+            rows = rows.set_column(place, name, column)  # noqa: PLW2901
+        yield label, rows
 
 
 def properties(label: Label) -> dict[str, Type]:
@@ -150,22 +165,14 @@ async def export(resources: Resources, graph: Graph, group: str, to: Path) -> Ex
 
 
 async def networkx_graph(graph: Graph, tables: GroupTables) -> nx.MultiDiGraph:
-    """Convert a group to a networkx graph; see `Session.agraph`.
-
-    Raises:
-        DataError: Nodes of two labels have the same key.
-    """
+    """Convert a group to a networkx graph; see `Session.agraph`."""
     made, loose = nx.MultiDiGraph(group=tables.group), list[str]()
-    async for label, table in tables:
+    for label, table in told_apart([each async for each in tables], graph.key):
         kinds = label.columns
         for row in table.to_pylist():
             key = row[graph.key]
             values = {LABEL: label.name, **_attributes(row, label, kinds)}
             if label.kind == "node":
-                if key in made:
-                    what = f"a {made.nodes[key][LABEL]} and a {label.name} have the key"
-                    hint = "export to Parquet, which keeps labels apart"
-                    raise DataError(f'{what} "{key}", which names one node of a graph', hint=hint)
                 made.add_node(key, **values)
             elif row["source"] in made and row["target"] in made:
                 made.add_edge(row["source"], row["target"], key, **values)

@@ -896,9 +896,9 @@ class Session:
     ) -> nx.MultiDiGraph:
         """A group's nodes and edges as a networkx graph. The store is only read.
 
-        A node is identified by its key, an edge by its key. Attributes are `label` and the
-        properties that have a value; times are `datetime`, open attributes a `dict`. Vectors and
-        derived texts are excluded.
+        A node is identified by its key, or by `KEY (LABEL)` if nodes of several labels have it; an edge
+        by its key. Attributes are `label` and the properties that have a value; times are `datetime`,
+        open attributes a `dict`. Vectors and derived texts are excluded.
 
         Args:
             group: The value of the partition.
@@ -906,7 +906,6 @@ class Session:
 
         Raises:
             PlanError: The store holds no row of this group.
-            DataError: Nodes of two labels have the same key.
             StoreUnavailable: The store does not answer, or does not exist.
         """
         from semgraph.session.export import group_rows, networkx_graph
@@ -935,13 +934,14 @@ class Session:
             StoreUnavailable: The store does not answer, or does not exist.
         """
         from semgraph.render.picture import Picture, pictures
-        from semgraph.render.stored import stored, told_apart
-        from semgraph.session.export import group_rows
+        from semgraph.render.stored import stored
+        from semgraph.session.export import group_rows, told_apart
 
         labels = self._labels(graph)
         async with group_rows(self._resources, labels, group) as rows:
-            found = [each async for each in rows]
-        (drawn,) = pictures(told_apart(found, labels.key), labels) or [Picture(group)]
+            found = told_apart([each async for each in rows], labels.key)
+            tables = [(label.name, table) for label, table in found]
+        (drawn,) = pictures(tables, labels) or [Picture(group)]
         return stored(drawn, labels, rows.notes, at)
 
     @_takes_arguments_of(ashow)

@@ -51,7 +51,7 @@ def test_only_what_holds_at_a_time_is_shown(people: Project) -> None:
 def test_a_time_of_long_ago_is_before_one_of_today(people: Project) -> None:
     people.write("old.jsonl", OTHER.replace("mine", "").replace("2025-01-15", "0476-09-04"))
     people("run", "people", "-i", "notes=old.jsonl")
-    assert "  '': 1 Note, 2 Person, 2 KNOWS" in people("show").out
+    assert '  "": 1 Note, 2 Person, 2 KNOWS' in people("show").out
     then = people("show", "", "--at", "0477-01-01").out
     assert then.startswith('group "", as of 0477-01-01: 2 Person, 2 KNOWS')
     assert "as of 2025-01-01: 2 Person, 2 KNOWS" in people("show", "", "--at", "2025-01-01").out
