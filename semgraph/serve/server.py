@@ -107,7 +107,7 @@ class ToolServer:
         for name, tool in self._tools.items():
             by["write" if tool.writes else "read"].append(name)
         said = (f"These {verb}: {', '.join(names)}." for verb, names in by.items() if names)
-        times = "A fact with an end has ended: it held until then, and holds no more."
+        times = "A fact whose end has passed held until then, and holds no more."
         return " ".join(("Tools over a graph.", *said, times))
 
     def stop(self) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any
 
@@ -476,10 +477,11 @@ def _kinds(node: Node) -> dict[str, Type | None]:
 
 def edge_lines(tables: Mapping[str, Sequence[Mapping[str, Any]]], graph: Graph) -> Iterator[str]:
     """The texts of returned edges with their times: those that hold before those that have ended."""
-    draws = {graph.draws.get(label.name, graph.draw) for label in graph.edges}
+    draws = dict.fromkeys(graph.draws.get(label.name, graph.draw) for label in graph.edges)
+    now = datetime.now(UTC).isoformat()
     for draw in (draw for draw in draws if draw.text):
         edges = [row for rows in tables.values() for row in rows if row.get(draw.text)]
-        for row in sorted(edges, key=lambda row: row.get(draw.end) is not None):
+        for row in sorted(edges, key=lambda row: str(row.get(draw.end) or "~") <= now):
             times = {"from": row.get(draw.start), "until": row.get(draw.end)}
             told = ((word, str(time)[:16]) for word, time in times.items() if time)
             said = [f"{word} {time.replace('T', ' ')}" for word, time in told]

@@ -76,7 +76,7 @@ async def test_one_call_writes_and_the_next_finds_it(connect: Connect, mode: str
         found = await client.call_tool("find", {"queries": [{"query": "Bob"}]})
         again = await client.call_tool("people", {"notes": notes})
         assert "These write: people." in (client.instructions or "")
-        assert "A fact with an end has ended" in (client.instructions or "")
+        assert "A fact whose end has passed" in (client.instructions or "")
     assert not told.is_error
     assert "told: 1 of 1" in heard
     assert "2 rows of people, 1 row of ties" in text_of(told)

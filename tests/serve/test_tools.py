@@ -183,12 +183,14 @@ def test_facts_stand_in_the_text_with_their_times_those_that_hold_first():
     }
     holds = {"fact": "Ann works at Luma.", "valid_at": "2025-03-01T00:00:00Z", "invalid_at": None}
     undated = {"fact": "Ann knows Ben.", "valid_at": None, "invalid_at": None}
+    promised = {"fact": "Ann rents a flat.", "valid_at": None, "invalid_at": "2999-01-01T00:00:00Z"}
     lines = edge_lines(
-        {"edges": [ended, holds, undated], "nodes": [{"name": "Ann"}]},
+        {"edges": [ended, holds, undated, promised], "nodes": [{"name": "Ann"}]},
         plan_file("search").plan.graph,
     )
     assert list(lines) == [
         "- Ann works at Luma. (from 2025-03-01 00:00)",
         "- Ann knows Ben.",
+        "- Ann rents a flat. (until 2999-01-01 00:00)",
         "- Ann works at Acme. (from 2024-01-02 09:00, until 2025-03-01 00:00)",
     ]
