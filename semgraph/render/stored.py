@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +66,13 @@ class StoredGraph:
 
 
 def stored(
-    drawn: Picture, graph: Graph, notes: tuple[str, ...], at: str | datetime | None
+    drawn: Picture, graph: Graph, notes: tuple[str, ...], at: str | date | None
 ) -> StoredGraph:
     """The picture of a stored group, the nodes with the most edges first, without edges that do not
     hold at a time. Raises PlanError if that is no time, or the graph has none.
     """
     try:
-        time = datetime.fromisoformat(at) if isinstance(at, str) else at
+        time = None if at is None else datetime.fromisoformat(str(at))
     except ValueError:
         hint = "2025-02-01, or 2025-02-01T09:00:00Z"
         raise PlanError(f'"{at}" is no time', hint=hint) from None

@@ -140,7 +140,7 @@ async def _nothing_of(store: Store, graph: Graph, group: str) -> PlanError:
     other = (
         None if groups else "for rows of another graph, name its file: " + option("graph", "FILE")
     )
-    hint = did_you_mean(group, groups) or other
+    hint = did_you_mean(str(group), groups) or other
     return PlanError(f'{store.name} holds nothing of group "{group}"', there=there, hint=hint)
 
 

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar
@@ -914,11 +914,12 @@ class Session:
         async with group_rows(self._resources, labels, group) as tables:
             return await networkx_graph(labels, tables)
 
+    @checks_arguments
     async def ashow(
         self,
         group: str,
         *,
-        at: str | datetime | None = None,
+        at: str | date | None = None,
         graph: str | Path | Graph | None = None,
     ) -> StoredGraph:
         """A group's graph as a text and a drawing, which a notebook shows and `save` writes as a page.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 
 import pytest
 
@@ -117,6 +118,9 @@ def test_a_notebook_shows_the_page_and_a_session_of_a_group_that_group_alone(
     with Session(llm="dummy", folder=people.folder) as session:
         shown = session.show("mine", at="2025-02-01")
         assert str(shown).startswith('group "mine", as of 2025-02-01: 2 Person, 2 KNOWS')
+        assert str(session.show("mine", at=date(2025, 2, 1))) == str(shown)
+        with pytest.raises(PlanError, match='holds nothing of group "5"'):
+            session.show(5)  # type: ignore[arg-type]
         assert "graph-data" in shown._repr_html_()
         assert shown.save(people.folder / "s.html").exists()
         people.write("timeless.yaml", GRAPH.replace(", from: since", ""))
