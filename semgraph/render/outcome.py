@@ -91,11 +91,8 @@ def outcome(
 def first_lines(result: Result) -> Iterator[str]:
     """A line on the rows written by the plans that the example depends on."""
     if result.first:
-        each = (
-            f"{first.plan}, {written(first.written).replace('written:', 'wrote')}"
-            for first in result.first
-        )
-        yield f"first, for the example: {'; '.join(each)}"
+        each = (f"{r.plan}, {written(r.written)}" for r in result.first)
+        yield f"first, for the example: {'; '.join(each).replace('written:', 'wrote')}"
 
 
 def nothing_new(result: Result, plan: LogicalPlan) -> str:
@@ -154,6 +151,7 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
     if not listed:
         return []
     rows = list(listed.values())
+    failed = [Column("failed", [count(m.rows_failed) for m in rows], right=True)]
     return [
         Column("step", list(listed)),
         Column("operator", [m.operator or UNKNOWN for m in rows], drop=1),
@@ -163,11 +161,7 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
         Column("tokens in (cached)", [_tokens_in(m) for m in rows], right=True),
         Column("out", [count(m.tokens_out) if m.calls_issued else "–" for m in rows], right=True),
         Column("time", [duration(m.seconds) for m in rows], right=True),
-        *(
-            [Column("failed", [count(m.rows_failed) for m in rows], right=True)]
-            if any(m.rows_failed for m in rows)
-            else []
-        ),
+        *(failed if any(m.rows_failed for m in rows) else []),
     ]
 
 

@@ -124,11 +124,8 @@ def watched(
     elif console.is_terminal:
         yield from _live(console, watch)
     else:
-
-        def say(line: str) -> None:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-        yield from _plain(watch, say)
+        own = partial(console.print, markup=False, highlight=False, soft_wrap=True)
+        yield from _plain(watch, own)
 
 
 @contextmanager
@@ -366,13 +363,10 @@ def downloading(
         from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
         from rich.progress import Progress as Bar
 
-        columns = (
-            TextColumn("  {task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-        )
-        with Bar(*columns, console=console, transient=True) as bar:
+        columns = BarColumn(), DownloadColumn(), TransferSpeedColumn()
+        with Bar(
+            TextColumn("  {task.description}"), *columns, console=console, transient=True
+        ) as bar:
             task = bar.add_task(what, total=None)
 
             def drawn(done: int, total: int, source: str) -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
@@ -404,13 +405,7 @@ class Session:
         Takes the arguments of `arun`. Without `progress`, a long run shows its progress on stderr;
         `progress=None` disables this. An interrupt stops the run; paid answers are in the journal.
         """
-        if "progress" in options:
-            return self._waiting.wait(self.arun(plan, **options), calls_model=True)
-        from semgraph.render.progress import shown
-
-        with shown(sys.stderr) as progress:
-            job = self.arun(plan, progress=progress, **options)
-            return self._waiting.wait(job, calls_model=True)
+        return self._shown(self.arun, plan, options)
 
     async def arefresh(
         self,
@@ -490,12 +485,22 @@ class Session:
 
     @_takes_arguments_of(arefresh)
     def refresh(self, plan: PlanLike, /, **options: Any) -> Refresh:
-        """Compute a refresh and wait for it. Takes the arguments of `arefresh`.
+        """Compute a refresh and wait for it. Takes the arguments of `arefresh`; progress is as in `run`.
 
         >>> refresh = session.refresh("memory.yaml", messages=rows)  # doctest: +SKIP
         >>> refresh.diff, refresh.apply()  # doctest: +SKIP
         """
-        return self._waiting.wait(self.arefresh(plan, **options), calls_model=True)
+        return self._shown(self.arefresh, plan, options)
+
+    def _shown(
+        self, call: Callable[..., Coroutine[Any, Any, T]], plan: PlanLike, options: dict[str, Any]
+    ) -> T:
+        """The result of a call, whose progress is shown on stderr unless the options have `progress`."""
+        from semgraph.render.progress import shown
+
+        with nullcontext() if "progress" in options else shown(sys.stderr) as progress:
+            job = call(plan, **{"progress": progress, **options})
+            return self._waiting.wait(job, calls_model=True)
 
     @property
     def usage(self) -> StepMetrics:

@@ -112,6 +112,17 @@ def test_rows_that_the_graph_has_are_not_counted(
     assert capsys.readouterr().err.startswith("  1 row × ")
 
 
+def test_a_refresh_says_it(session: MakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    at = "2025-01-01T00:00:00Z"
+    episodes = [{"content": f"Ann is {n}.", "uuid": f"e{n}", "valid_at": at} for n in range(9)]
+    with session(Slow("local:A", took=60.0)) as own:
+        own.run("add_episode", episodes=episodes, progress=None)
+        own.refresh("add_episode", episodes=episodes, progress=None)
+        assert capsys.readouterr().err == ""
+        own.refresh("add_episode", episodes=episodes, fresh=True)
+    assert capsys.readouterr().err.startswith("  9 rows × ")
+
+
 def test_a_comparison_says_it_beside_its_cost(session: MakeSession) -> None:
     lines: list[str] = []
     with session(Slow("local:A", measured=4.5)) as own:
