@@ -212,7 +212,7 @@ _NO_FUNCTION = re.compile(r"Function with name (?P<name>\w+) does not exist!")
 # The name of `error` in statements. DuckDB's own `error` is volatile, so that DuckDB refuses it in
 # orders and among distinct values.
 _FAIL = "semgraph_error"
-_MOST = 1_000_000  # characters, bits or items that one call may make
+MOST = 1_000_000  # characters, bits or items that one call may make
 # Functions whose result may be large, as macros that bound a parameter; F is the function's name.
 _SIZED = {
     "repeat": "(x, n) AS F(x, BOUND(n, n::HUGEINT * greatest(len(x), 1) > MOST))",
@@ -259,13 +259,13 @@ def connection() -> duckdb.DuckDBPyConnection:
     for name, own in (TEXT_FUNCTIONS | VECTOR_FUNCTIONS).items():
         _create(con, name, own.on_columns, own.parameters, sql_type(own.arrow))
     _create(con, _FAIL, _fail, ["VARCHAR"], "NULL")
-    fails = f"{_FAIL}('\"' || name || '\" makes at most {_MOST:,} characters or items')"
+    fails = f"{_FAIL}('\"' || name || '\" makes at most {MOST:,} characters or items')"
     con.execute(f"CREATE MACRO semgraph_bound(name, x, b) AS CASE WHEN b THEN {fails} ELSE x END")
-    long = (f"(a {less} b AND a + s * {_MOST} {less} b AND a {less} a + s)" for less in "<>")
+    long = (f"(a {less} b AND a + s * {MOST} {less} b AND a {less} a + s)" for less in "<>")
     con.execute(f"CREATE MACRO semgraph_long(a, b, s) AS {' OR '.join(long)}")
     for name, macros in _SIZED.items():
         sql = macros.replace("BOUND(", f"semgraph_bound('{name}', ").replace("F(", f"{name}(")
-        sql = sql.replace("MOST", str(_MOST))
+        sql = sql.replace("MOST", str(MOST))
         con.execute(f"CREATE MACRO semgraph_{name}{sql}")
     con.execute("SET lock_configuration=true")
     atexit.register(con.close)
@@ -499,7 +499,7 @@ def _refuse_large(scalar: Scalar, schema: pa.Schema) -> None:
     except (duckdb.OutOfMemoryException, duckdb.InterruptException) as error:
         raise refused(scalar, str(error)) from None
     except duckdb.Error as error:  # others are those of the row, or the binder's
-        if f"{_MOST:,}" in str(error):
+        if f"{MOST:,}" in str(error):
             raise refused(scalar, str(error)) from None
 
 
