@@ -16,9 +16,8 @@ import pytest
 
 from semgraph.errors import Fault
 from semgraph.expr import row_functions, row_scalars, scalar
-from semgraph.expr.duckdb import MOST
 from semgraph.expr.row_functions import FallBack
-from semgraph.expr.scalar import parse_scalar
+from semgraph.expr.scalar import MOST, parse_scalar
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Input, Join, Project
 from semgraph.relational.rows import RowFunction
