@@ -261,7 +261,8 @@ def connection() -> duckdb.DuckDBPyConnection:
     _create(con, _FAIL, _fail, ["VARCHAR"], "NULL")
     fails = f"{_FAIL}('\"' || name || '\" makes at most {_MOST:,} characters or items')"
     con.execute(f"CREATE MACRO semgraph_bound(name, x, b) AS CASE WHEN b THEN {fails} ELSE x END")
-    long = (f"(a {less} b AND a + s * {_MOST} {less} b AND a {less} a + s)" for less in "<>")
+    far = f"a + s * {_MOST}::BIGINT"
+    long = (f"(a {less} b AND {far} {less} b AND a {less} a + s)" for less in "<>")
     con.execute(f"CREATE MACRO semgraph_long(a, b, s) AS {' OR '.join(long)}")
     for name, macros in _SIZED.items():
         sql = macros.replace("BOUND(", f"semgraph_bound('{name}', ").replace("F(", f"{name}(")
@@ -563,11 +564,8 @@ def refused(scalar: Scalar, error: str) -> Fault:
     lines = [line for line in error.splitlines() if line.strip()]
     message = own_functions.plain_names(lines[0].split(": ", 1)[-1]) if lines else "does not bind"
     message = _GUARDED.sub(r"\1", message.replace(_RAISED, ""))
-    own = (
-        next(own_functions.own_calls(scalar.sql), None)
-        if "No function matches" in message
-        else None
-    )
+    lacks = "No function matches" in message
+    own = next(own_functions.own_calls(scalar.sql), None) if lacks else None
     if own is not None and own.name in message:
         return Fault(f'"{short(scalar.text)}": {message}', there=f"its signature: {own.signature}")
     return Fault(f'"{short(scalar.text)}": {message}')
