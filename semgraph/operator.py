@@ -61,13 +61,13 @@ from semgraph.semantic.contract import (
 )
 from semgraph.semantic.implementation import Implementation, Packed, PerItem, tried
 from semgraph.semantic.library import Edges, Vectors
-from semgraph.semantic.verdicts import ByLogOdds, RankedGroup, Vote, ranked
+from semgraph.semantic.verdicts import ByLogOdds, RankedGroup, Vote, normal, ranked
 
 __all__ = [
     "Block", "ByLogOdds", "Context", "Cost", "Edges", "Implementation", "Item", "Limits", "ModelUnavailable",
     "Observed", "Outcome", "Packed", "Part", "PerItem", "Prompt", "RankedGroup", "Ranking", "Reply", "Request",
     "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk",
     "Semantic", "Vectors", "Vote", "alike", "column_texts", "cosines", "dataclass",
-    "field", "grams", "key", "log_odds", "pa", "queries", "question_text", "ranked",
+    "field", "grams", "key", "log_odds", "normal", "pa", "queries", "question_text", "ranked",
     "refuse_answers", "refuse_check", "row_texts", "tried",
 ]  # fmt: skip

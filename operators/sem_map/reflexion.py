@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import semgraph.operator as op
-from semgraph.semantic.verdicts import normal
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def merged(node: op.SemMap, answer: op.Outcome, review: op.Outcome) -> op.Outcom
 def _united(records: list[Any] | None, more: list[Any] | None) -> list[Any] | None:
     if records is None or more is None:
         return more if records is None else records
-    known, new = set(map(normal, records)), dict[Any, Any]()
+    known, new = set(map(op.normal, records)), dict[Any, Any]()
     for record in more:
-        new.setdefault(normal(record), record)
+        new.setdefault(op.normal(record), record)
     return [*records, *(record for name, record in new.items() if name not in known)]
