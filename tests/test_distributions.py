@@ -165,9 +165,12 @@ def test_a_wheel_from_the_source_distribution_is_that_of_the_repository(
 
 def test_the_source_distribution_has_no_results_of_benchmarks_and_is_small(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
-        folders = {Path(name).parts[1] for name in archive.getnames()}
+        names = archive.getnames()
+    folders = {Path(name).parts[1] for name in names}
     files = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "PKG-INFO", "pyproject.toml"}
-    assert folders - files == {"semgraph", "plans", "operators", "functions", ".gitignore"}
+    assert folders - files == {"semgraph", "plans", "operators", "functions", "docs", ".gitignore"}
+    docs = [name for name in names if Path(name).parts[1] == "docs"]
+    assert {Path(name).parts[2] for name in docs} == {"examples"}
     assert sdist.stat().st_size < 2_000_000
 
 

@@ -17,7 +17,6 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, cast
 
 import duckdb
@@ -209,36 +208,10 @@ def _refuse_foreign(scalar: Scalar) -> None:
 ORDINAL = "_o"
 UNGROUPED = re.compile(r'column "(?P<name>[^"]+)" must appear in the GROUP BY clause')
 _NO_FUNCTION = re.compile(r"Function with name (?P<name>\w+) does not exist!")
+_CHANGED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b|\b(?i:error)(?=\s*\()""")
 # The name of `error` in statements. DuckDB's own `error` is volatile, so that DuckDB refuses it in
 # orders and among distinct values.
 _FAIL = "semgraph_error"
-_MOST = 1_000_000  # characters, bits or items that one call may make
-# Functions whose result may be large, as macros that bound a parameter; F is the function's name.
-_SIZED = {
-    "repeat": "(x, n) AS F(x, BOUND(n, n::HUGEINT * greatest(len(x), 1) > MOST))",
-    **dict.fromkeys(("lpad", "rpad"), "(x, n, p) AS F(x, BOUND(n, n > MOST), p)"),
-    **dict.fromkeys(
-        ("list_resize", "array_resize", "bitstring"),
-        "(x, n) AS F(x, BOUND(n, n > MOST)), (x, n, v) AS F(x, BOUND(n, n > MOST), v)",
-    ),
-    **dict.fromkeys(
-        ("range", "generate_series"),
-        "(b) AS F(BOUND(b, b > MOST)), (a, b) AS F(a, BOUND(b, semgraph_long(a, b, 1))), "
-        "(a, b, s) AS F(a, BOUND(b, semgraph_long(a, b, s)), s)",
-    ),
-    **dict.fromkeys(
-        ("printf", "format"),
-        ", ".join(
-            rf"(f{more}) AS F(BOUND(f, regexp_matches(f, '[0-9]{{7,}}|%[-+ #0]*\*|\{{[^{{}}]*\{{')){more})"
-            for more in accumulate((f", x{i}" for i in range(30)), initial="")
-        ),
-    ),
-}
-_GUARDED = re.compile(rf"\bsemgraph_({'|'.join(_SIZED)})\b")
-_SIZED_CALL = re.compile(rf"\b(?i:{'|'.join(_SIZED)})(?=\s*\()")
-_CHANGED = re.compile(
-    rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b|\b(?i:error)(?=\s*\()|{_SIZED_CALL.pattern}"""
-)
 _RAISED = "Python exception occurred while executing the UDF: ValueError: "
 
 
@@ -259,15 +232,6 @@ def connection() -> duckdb.DuckDBPyConnection:
     for name, own in (TEXT_FUNCTIONS | VECTOR_FUNCTIONS).items():
         _create(con, name, own.on_columns, own.parameters, sql_type(own.arrow))
     _create(con, _FAIL, _fail, ["VARCHAR"], "NULL")
-    fails = f"{_FAIL}('\"' || name || '\" makes at most {_MOST:,} characters or items')"
-    con.execute(f"CREATE MACRO semgraph_bound(name, x, b) AS CASE WHEN b THEN {fails} ELSE x END")
-    far = f"a + s * {_MOST}::BIGINT"
-    long = (f"(a {less} b AND {far} {less} b AND a {less} a + s)" for less in "<>")
-    con.execute(f"CREATE MACRO semgraph_long(a, b, s) AS {' OR '.join(long)}")
-    for name, macros in _SIZED.items():
-        sql = macros.replace("BOUND(", f"semgraph_bound('{name}', ").replace("F(", f"{name}(")
-        sql = sql.replace("MOST", str(_MOST))
-        con.execute(f"CREATE MACRO semgraph_{name}{sql}")
     con.execute("SET lock_configuration=true")
     atexit.register(con.close)
     return con
@@ -349,7 +313,7 @@ def executable(sql: str) -> str:
     def changed(match: re.Match[str]) -> str:
         if match[0] == f"${NOW}":
             return f"CAST({match[0]} AS TIMESTAMPTZ)"
-        return match[0] if match[0][0] in "'\"" else f"semgraph_{match[0].lower()}"
+        return _FAIL if match[0].lower() == "error" else match[0]
 
     return _CHANGED.sub(changed, sql)
 
@@ -453,7 +417,7 @@ def kind_of_value(sql: str) -> pa.DataType:
     return cast("pa.DataType", table.schema.field(0).type)
 
 
-@isolated(folds)
+@isolated(lambda _sql: False)
 def rows_of(sql: str, tables: Mapping[str, pa.Table], now: datetime | None = None) -> pa.Table:
     """The rows of a statement over tables. Raises duckdb.Error; OutOfMemoryException if the rows
     would fill the memory of the parent process.
@@ -485,23 +449,6 @@ def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
         _refuse_foreign(scalar)
     if "CAST(" in scalar.sql:
         _refuse_failing_casts(scalar)
-    if _SIZED_CALL.search(scalar.sql):
-        _refuse_large(scalar, schema)
-
-
-@lru_cache(maxsize=8192)
-def _refuse_large(scalar: Scalar, schema: pa.Schema) -> None:
-    """Refuse calls whose constant sizes are too large: they fail over a row of NULLs, too."""
-    columns = {field.name: pa.nulls(1, field.type) for field in _columns_read(scalar, schema)}
-    sql = f"SELECT {to_sql(with_bound_fields(scalar.ast))} AS x FROM {ROWS}"
-    try:
-        with interruptible(), own_functions.not_called():
-            rows_of(sql, {ROWS: pa.table({ORDINAL: [0], **columns})})
-    except (duckdb.OutOfMemoryException, duckdb.InterruptException) as error:
-        raise refused(scalar, str(error)) from None
-    except duckdb.Error as error:  # others are those of the row, or the binder's
-        if f"{_MOST:,}" in str(error):
-            raise refused(scalar, str(error)) from None
 
 
 def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
@@ -563,7 +510,6 @@ def refused(scalar: Scalar, error: str) -> Fault:
         return Fault(what, hint=hint)
     lines = [line for line in error.splitlines() if line.strip()]
     message = own_functions.plain_names(lines[0].split(": ", 1)[-1]) if lines else "does not bind"
-    message = _GUARDED.sub(r"\1", message.replace(_RAISED, ""))
     lacks = "No function matches" in message
     own = next(own_functions.own_calls(scalar.sql), None) if lacks else None
     if own is not None and own.name in message:

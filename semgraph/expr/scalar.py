@@ -171,7 +171,14 @@ MOST_CHARACTERS = 50_000  # characters of an expression, without its string lite
 MOST_ITEMS = 20_000  # items of the lists that parameters add to an expression
 # Levels of an expression; each condition joined by AND is a level. DuckDB's limit is 1,000.
 MOST_DEEP = 500
+MOST = 1_000_000  # characters, bits or items that one call may make
+
+_RESIZING = {"list_resize": 1, "array_resize": 1, "bitstring": 1}  # and which argument is the size
 _LITERAL = re.compile(r"'(?:[^']|'')*'")
+# A width of a format: too many digits, or an argument.
+_WIDE = re.compile(r"\d{7,}|%[-+ #0]*\*|\{[^{}]*\{")
+_SIZED = (exp.Pad, exp.Repeat, exp.GenerateSeries, exp.Anonymous, exp.Format)
+_SQL_WIDE = r"[0-9]{7,}|%[-+ #0]*\*|\{[^{}]*\{"
 
 
 def refuse_long(source: str) -> None:
@@ -191,6 +198,162 @@ def refuse_deep(tree: exp.Expr) -> None:
             hint = "compute parts of it in steps before"
             raise Fault(f"an expression has at most {MOST_DEEP} levels", hint=hint)
         parts = [inner for part in parts for inner in part.iter_expressions()]
+
+
+def bounded(tree: exp.Expr) -> exp.Expr:
+    """The expression with tests of sizes that depend on rows. Raises Fault for constant sizes that
+    are too large.
+    """
+    for call in list(tree.find_all(*_SIZED)):
+        named = call.name if isinstance(call, exp.Anonymous) else call.sql(dialect=_DIALECT)
+        name = named.partition("(")[0].lower()
+        _refuse_product(call, name)
+        if isinstance(call, exp.GenerateSeries):
+            _bound_series(call, name)
+        elif isinstance(call, exp.Format) or name in {"printf", "format"}:
+            _bound_format(call, name)
+        elif (place := _place_of_size(call)) is not None:
+            _bound_size(call, name, place)
+    return tree
+
+
+_Place = tuple[str, int | None]  # of an argument of a call: its key, and its index in a list
+
+
+def _place_of_size(call: exp.Expr) -> _Place | None:
+    """The argument that says how large the result is."""
+    if isinstance(call, exp.Pad | exp.Repeat):
+        return ("expression" if isinstance(call, exp.Pad) else "times"), None
+    index = _RESIZING.get(call.name.lower(), len(call.expressions))
+    return ("expressions", index) if index < len(call.expressions) else None
+
+
+def _at(call: exp.Expr, place: _Place) -> exp.Expr:
+    key, index = place
+    found: exp.Expr = call.args[key] if index is None else call.args[key][index]
+    return found
+
+
+def _series(call: exp.GenerateSeries) -> tuple[exp.Expr, exp.Expr, exp.Expr]:
+    """The start, the end and the step of a series."""
+    return call.args["start"], call.args["end"], call.args.get("step") or exp.Literal.number(1)
+
+
+def _size(call: exp.Expr) -> int:
+    """The size of a call's result if it is written as numbers, otherwise 1."""
+    if isinstance(call, exp.GenerateSeries):
+        start, end, step = map(_number, _series(call))
+        known = start is not None and end is not None and step
+        return max(-((start - end) // step), 1) if known else 1  # type: ignore[operator]
+    place = _place_of_size(call)
+    return max((_number(_at(call, place)) if place else None) or 1, 1)
+
+
+def _refuse_product(call: exp.Expr, name: str) -> None:
+    """Refuse a call whose results for all items of the surrounding lists are too large. Raises
+    Fault.
+    """
+    total, item = _size(call), call
+    if total == 1:
+        return
+    while (around := item.parent) is not None:
+        source = None
+        if isinstance(around, exp.Lambda) and around.parent is not None:
+            around = around.parent
+            source = next(around.iter_expressions())
+        elif isinstance(around, exp.Comprehension) and item.arg_key != "iterator":
+            source = around.args["iterator"]
+        total *= 1 if source is None else _size(_plain(source))
+        item = around
+    if total > MOST:
+        raise _too_large(name)
+
+
+def _plain(tree: exp.Expr) -> exp.Expr:
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    return tree
+
+
+def _number(tree: exp.Expr) -> int | None:
+    """A literal integer, with or without a sign, or None."""
+    tree = _plain(tree)
+    if isinstance(tree, exp.Neg):
+        inner = _number(tree.this)
+        return None if inner is None else -inner
+    return int(tree.this) if isinstance(tree, exp.Literal) and tree.is_int else None
+
+
+def _bound_size(call: exp.Expr, name: str, place: _Place) -> None:
+    """Test a size before it is used: of `repeat` the number of times the length of the text."""
+    size = _at(call, place)
+    text = _plain(call.this) if isinstance(call, exp.Repeat) else exp.Literal.string("")
+    if isinstance(_plain(size), exp.Literal) and isinstance(text, exp.Literal):
+        if (_number(size) or 0) * len(text.name) > MOST:
+            raise _too_large(name)
+        return
+    all_of_it = size.copy()
+    if isinstance(call, exp.Repeat):
+        length = exp.func("greatest", exp.func("len", call.this.copy()), exp.Literal.number(1))
+        all_of_it = exp.Mul(this=exp.cast(exp.paren(all_of_it), "hugeint"), expression=length)
+    too_large = exp.GT(this=all_of_it, expression=exp.Literal.number(MOST))
+    call.set(place[0], _unless(too_large, size.copy(), name), place[1])
+
+
+def _bound_series(call: exp.GenerateSeries, name: str) -> None:
+    """Test that a series has at most `MOST` steps, in either direction."""
+    start, end, step = _series(call)
+    if _of_lengths(end) or None not in map(_number, (start, end, step)):
+        return
+    first, last = exp.paren(start.copy()), exp.paren(end.copy())
+
+    def behind(steps: int) -> exp.Expr:
+        times: exp.Expr = exp.Literal.number(steps)
+        if abs(_number(step) or 0) > 1_000:  # else the product of two literals has 32 bits
+            times = exp.cast(times, "bigint")
+        width = exp.Mul(this=exp.paren(step.copy()), expression=times)
+        return exp.paren(exp.Add(this=first.copy(), expression=width))
+
+    def beyond(less: type[exp.Binary]) -> exp.Expr:
+        pairs = ((first, last), (behind(MOST), last), (first, behind(1)))
+        return exp.and_(*(less(this=a.copy(), expression=b.copy()) for a, b in pairs))
+
+    call.set("end", _unless(exp.or_(beyond(exp.LT), beyond(exp.GT)), end.copy(), name))
+
+
+def _of_lengths(tree: exp.Expr) -> bool:
+    """Whether a number is a sum of lengths of values and literals, so that existing values bound
+    it.
+    """
+    if isinstance(tree, (exp.Length, exp.ArraySize)):
+        return True
+    if isinstance(tree, (exp.Add, exp.Sub, exp.Paren)):
+        return all(_of_lengths(part) for part in tree.iter_expressions())
+    return isinstance(tree, exp.Literal) and tree.is_int and int(tree.this) <= MOST
+
+
+def _bound_format(call: exp.Expr, name: str) -> None:
+    """Refuse or test widths with many digits and widths that are arguments."""
+    place: _Place = ("this", None) if isinstance(call, exp.Format) else ("expressions", 0)
+    if not call.args.get(place[0]):
+        return
+    text = _at(call, place)
+    if isinstance(text, exp.Literal):
+        if _WIDE.search(text.name):
+            raise _too_large(name)
+        return
+    searched = [text.copy(), exp.Literal.string(_SQL_WIDE)]
+    wide = exp.Anonymous(this="regexp_matches", expressions=searched)
+    call.set(place[0], _unless(wide, text.copy(), name), place[1])
+
+
+def _unless(too_large: exp.Expr, value: exp.Expr, name: str) -> exp.Expr:
+    error = exp.Anonymous(this="error", expressions=[exp.Literal.string(str(_too_large(name)))])
+    return exp.Case(ifs=[exp.If(this=too_large, true=error)], default=value)
+
+
+def _too_large(name: str) -> Fault:
+    return Fault(f'"{name}" makes at most {MOST:,} characters or items')
 
 
 NOW = "now"
@@ -362,7 +525,7 @@ def _parse(source: str, params: Mapping[str, Any], own: Sequence[OwnFunction]) -
         tree = _with_own_calls(tree, source, own)
         nodes = list(tree.walk())
     if any(map(_is_rewritten, nodes)):
-        tree = _substitute(tree, params, source)
+        tree = bounded(_substitute(tree, params, source))
         nodes = list(tree.walk())
     reads_back = not tree.comments and all(type(node) in _READ_BACK for node in nodes)
     try:
@@ -544,10 +707,10 @@ def _admit(nodes: Iterable[exp.Expr], source: str) -> None:
 
 
 def _is_rewritten(node: exp.Expr) -> bool:
-    """Whether `_substitute` changes a node: a parameter, or the call of an id."""
-    return isinstance(node, _PARAMETERS) or (
-        isinstance(node, exp.Anonymous) and str(node.this).lower() == "id"
-    )
+    """Whether a node is a parameter, or a call that `_substitute` or `bounded` may change."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() in {"id", "printf", "format", *_RESIZING}
+    return isinstance(node, (*_PARAMETERS, *_SIZED))
 
 
 def _substitute(tree: exp.Expr, params: Mapping[str, Any], source: str) -> exp.Expr:

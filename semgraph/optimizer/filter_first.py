@@ -16,7 +16,7 @@ def filter_first(roots: patterns.Roots, _facts: patterns.PlanFacts) -> patterns.
     Conjuncts never move past an operator that reads several rows or has other readers.
 
     >>> import semgraph as sg
-    >>> from semgraph.optimizer.patterns import outline
+    >>> from semgraph.optimizer.patterns import PlanFacts, outline
     >>> notes = sg.table([{"id": "a", "text": "x"}])
     >>> filtered = notes.sem_filter("Is {text} nice?").filter("id > 'a'").node
     >>> outline(filtered), outline(*filter_first((filtered,), PlanFacts()))

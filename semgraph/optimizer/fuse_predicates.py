@@ -18,7 +18,7 @@ def fuse_predicates(roots: patterns.Roots, facts: patterns.PlanFacts) -> pattern
     over the same rows, or a filter over the pairs of a join.
 
     >>> import semgraph as sg
-    >>> from semgraph.optimizer.patterns import outline
+    >>> from semgraph.optimizer.patterns import PlanFacts, outline
     >>> notes = sg.table([{"text": "x"}])
     >>> both = notes.sem_filter("Is {text} nice?").sem_filter("Is {text} short?").node
     >>> outline(both), outline(*fuse_predicates((both,), PlanFacts()))

@@ -114,23 +114,22 @@ def _known(result: Result, plan: LogicalPlan) -> str:
 
 
 def _graph(result: Result, plan: LogicalPlan, width: int) -> Iterator[str]:
-    drawn = drawing(result, plan)
     heads = [("", result.head(name, ROWS)) for name in result.tables]
-    if any(table.num_rows for _, table in heads) and not pictures(heads, plan.graph):
-        drawn = []  # what the plan returns is no graph: it says more than what was written
+    is_other = any(table.num_rows for _, table in heads) and not pictures(heads, plan.graph)
+    # returned rows that are no graph say more than what was written
+    drawn = [] if is_other else drawing(result, plan)
     members = {key: number for number, key in enumerate(result.keys, 1)}
     for picture in drawn[:_PICTURES]:
         yield from lines(picture, plan.graph, width, members)
     if len(drawn) > _PICTURES:
         yield f"… and {len(drawn) - _PICTURES} more {plan.graph.partition.removesuffix('_id')}s"
-    if not pictures((("", result.head(name, 1)) for name in result.tables), plan.graph):
-        yield from _results(result, width, empty=not drawn)
+    if not drawn:
+        yield from _results(result, width)
 
 
-def _results(result: Result, width: int, *, empty: bool = True) -> Iterator[str]:
+def _results(result: Result, width: int) -> Iterator[str]:
     for name in result.tables:
-        if empty or result.count(name):
-            yield from result_lines(name, result.head(name, ROWS), width, total=result.count(name))
+        yield from result_lines(name, result.head(name, ROWS), width, total=result.count(name))
 
 
 def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
