@@ -275,9 +275,8 @@ class StepArms:
             physical, grown = self._source(scratch, plans[self.reference])
             if semantic_nodes(physical.roots):
                 expected = bench.forecast(bench.base, physical)
-                lines = preview.rows_preview(
-                    self.node.step, expected, bench.opened.budget, whole=grown
-                )
+                step, budget = self.node.step, bench.opened.budget
+                lines = preview.rows_preview(step, expected, budget, whole=grown)
                 if not pays:
                     return lines
                 bench.say(lines)

@@ -131,9 +131,7 @@ class Result:
         meter = Meter.merge(part.meter for part in parts)
         ids: dict[str, Sequence[int]] = {}
         for name in {name: None for part in parts for name in part.ids}:
-            own = list(
-                chain.from_iterable(part.ids.get(name, ()) for part in parts)
-            )  # may be empty
+            own = [row for part in parts for row in part.ids.get(name, ())]  # may be empty
             ids[name] = [own[row] for row in _order(name, parts).tolist()]
         notes = chain.from_iterable(part.notes for part in parts)
         return replace(

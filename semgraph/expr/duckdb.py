@@ -510,11 +510,8 @@ def refused(scalar: Scalar, error: str) -> Fault:
         return Fault(what, hint=hint)
     lines = [line for line in error.splitlines() if line.strip()]
     message = own_functions.plain_names(lines[0].split(": ", 1)[-1]) if lines else "does not bind"
-    own = (
-        next(own_functions.own_calls(scalar.sql), None)
-        if "No function matches" in message
-        else None
-    )
+    lacks = "No function matches" in message
+    own = next(own_functions.own_calls(scalar.sql), None) if lacks else None
     if own is not None and own.name in message:
         return Fault(f'"{short(scalar.text)}": {message}', there=f"its signature: {own.signature}")
     return Fault(f'"{short(scalar.text)}": {message}')

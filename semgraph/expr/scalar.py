@@ -308,7 +308,10 @@ def _bound_series(call: exp.GenerateSeries, name: str) -> None:
     first, last = exp.paren(start.copy()), exp.paren(end.copy())
 
     def behind(steps: int) -> exp.Expr:
-        width = exp.Mul(this=exp.paren(step.copy()), expression=exp.Literal.number(steps))
+        times: exp.Expr = exp.Literal.number(steps)
+        if abs(_number(step) or 0) > 1_000:  # else the product of two literals has 32 bits
+            times = exp.cast(times, "bigint")
+        width = exp.Mul(this=exp.paren(step.copy()), expression=times)
         return exp.paren(exp.Add(this=first.copy(), expression=width))
 
     def beyond(less: type[exp.Binary]) -> exp.Expr:

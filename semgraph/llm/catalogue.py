@@ -69,9 +69,7 @@ class CatalogueModel:
     about: str  # its purpose, in one line
     yes_no: YesNo = "json"  # as measured: benchmarks/results/real.md
     yes_from: float = 0.0  # the log-odds from which the answer counts as yes, as measured
-    seconds: float = (
-        0.0  # of a call on two cores, as measured: 20 to 25 s for a message of five calls
-    )
+    seconds: float = 0.0  # of a call on two cores, as measured: five take 20 to 25 s
 
     @property
     def size(self) -> int:

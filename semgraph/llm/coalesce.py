@@ -148,7 +148,8 @@ class _Charges:
         self, vectors: base.Vectors, failed: dict[int, RowError], texts: list[str]
     ) -> base.Embeddings:
         """The vectors of some texts at this cost."""
-        replayed = tuple(map(texts.index, self.replayed))
+        places = {text: place for place, text in reversed([*enumerate(texts)])}
+        replayed = tuple(map(places.__getitem__, self.replayed))
         used = base.Usage(self.prompt), self.calls, self.attempts
         return base.Embeddings(vectors, *used, replayed, self.seconds, self.dollars, failed)
 

@@ -20,7 +20,7 @@ from semgraph.expr.row_functions import ordered
 from semgraph.expr.scalar import PAIRS, Scalar
 from semgraph.logical.semantic import VECTOR
 from semgraph.physical.search_spec import SearchInput, joined_texts, step_texts
-from semgraph.physical.shortlist import Pair, shortlist
+from semgraph.physical.shortlist import Pair, equal_values, shortlist
 from semgraph.physical.vectors import EmbedTextsOf, of_one_size, vectors_of
 from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema, values
 from semgraph.relational.segments import column_of, execute
@@ -178,10 +178,10 @@ class RowSearch:
         assert self.within is not None
         if by.via == "nearest":
             return await _cosines(wanted, await self._vectors(method), pairs), by.above
-        sought = values(wanted)
         if by.via == "equal":
-            column = self.within.column(by.prop)
-            return [float(sought[q] is not None and sought[q] == column[n]) for q, n in pairs], 0.0
+            mine, others = equal_values(self.search, method)
+            return [float(mine[q] is not None and mine[q] == others[n]) for q, n in pairs], 0.0
+        sought = values(wanted)
         columns = list(map(self.within.column, step_texts(self.spec, method)))
         texts = joined_texts(columns, self.within.num_rows)
         return [overlap(sought[q] or "", texts[n]) for q, n in pairs], 0.0
@@ -279,14 +279,12 @@ def _once(best: Sequence[tuple[_Hit, int]], k: int, *, fused: bool) -> list[_Res
     scores: dict[tuple[int, Any], float] = defaultdict(float)
     firsts: dict[tuple[int, Any], Pair] = {}
     for hit, rank in best:
+        at, first = (hit.q, hit.key), (rank * 100 + hit.method, hit.place)
         if fused:
-            scores[hit.q, hit.key] += 1.0 / (rank + 1)
+            scores[at] += 1.0 / (rank + 1)
         else:
-            scores[hit.q, hit.key] = max(
-                scores.get((hit.q, hit.key), hit.score), hit.score, key=ordered
-            )
-        first = (rank * 100 + hit.method, hit.place)
-        firsts[hit.q, hit.key] = min(firsts.get((hit.q, hit.key), first), first)
+            scores[at] = max(scores.get(at, hit.score), hit.score, key=ordered)
+        firsts[at] = min(firsts.get(at, first), first)
     if fused:  # rounded to 12 digits, half up, as DuckDB rounds
         scores |= {hit: math.floor(score * 1e12 + 0.5) / 1e12 for hit, score in scores.items()}
     found = sorted((own[0], _falling(score), *firsts[own], score) for own, score in scores.items())

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.functions import distinct_words
+from semgraph.expr.row_functions import frozen
 from semgraph.expr.scalar import LEFT, RIGHT, STEP
 from semgraph.expr.types import sql_type
 from semgraph.logical.search import SearchMethod
@@ -154,9 +155,16 @@ def _compared(
     if by.via == "nearest":
         return _vectors(*of_one_size(sought, vectors[method]), by.above)
     if by.via == "equal":
-        return _equals(values(sought), within.column(by.prop))
+        return _equals(*equal_values(search, method))
     columns = [within.column(name) for name in step_texts(search.spec, method)]
     return _texts(values(sought), joined_texts(columns, within.num_rows))
+
+
+def equal_values(search: SearchInput, method: int) -> tuple[list[Any], list[Any]]:
+    """What a method `equal` compares, of the rows and of the step's rows, so that NaN equals NaN."""
+    assert search.within is not None
+    theirs = search.within.column(search.spec.node.methods[method].prop)
+    return [*map(frozen, values(search.values[method]))], [*map(frozen, theirs)]
 
 
 def _numbered(things: Sequence[Hashable | None]) -> tuple[Numbers, list[Any]]:

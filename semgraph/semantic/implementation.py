@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, get_arg
 import pyarrow as pa
 
 from semgraph.errors import EngineError, SemgraphError
+from semgraph.expr.types import python_rows
 from semgraph.extras import lacking
 from semgraph.llm.base import Limits
 from semgraph.logical.semantic import VERDICTS, Semantic
@@ -163,14 +164,20 @@ class Packed(Implementation[N]):
 
 
 def check_answer(node: Semantic, rows: Rows, answers: Any, implementation: object) -> list[Outcome]:
-    """The outcomes that an implementation returned. Raises EngineError, which names the
-    implementation and its file: there are more or fewer than items, one has neither an error nor
-    its values, or a value has a wrong type.
+    """The outcomes that an implementation returned, with plain values of the declared types. Raises
+    EngineError, which names the implementation and its file: there are more or fewer than items,
+    one has neither an error nor its values, or a value has a wrong type.
     """
-    if wrong := _wrong(node, len(rows.units(node)), answers):
+    wrong, found = _wrong(node, len(rows.units(node)), answers), list[dict[str, Any]]()
+    try:
+        found = [] if wrong else python_rows(answer_table(node, answers))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        wrong = f"a value has a wrong type: {error}"
+    if wrong:
         what = f"{named(implementation)} broke its contract: {wrong}. Correct its `answer`"
         raise EngineError(f"step {node.step}: {what}")
-    return list(answers)
+    each = ((row.pop("error"), tuple(row.pop("calls")), row) for row in found)
+    return [Outcome(row if error is None else None, error, calls) for error, calls, row in each]
 
 
 def _wrong(node: Semantic, count: int, answers: Any) -> str | None:
@@ -184,12 +191,9 @@ def _wrong(node: Semantic, count: int, answers: Any) -> str | None:
     for item, (values, error, _) in enumerate(answers):
         own = {**(values or {})}
         lacks = [n for n in names if n not in own or (n == verdict and own[n] is None)]
-        if error is None and lacks and own.get("match") is not False:
+        apart = verdict == "match" and own.get("match") is not None and not own["match"]
+        if error is None and lacks and not apart:
             return f'item {item} has neither "{lacks[0]}" nor an error'
-    try:
-        answer_table(node, answers)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        return f"a value has a wrong type: {error}"
     return None
 
 

@@ -122,9 +122,8 @@ async def in_chunks(
     order = np.argsort(places).tolist()
     table = batch.rows_at(pa.concat_tables([piece.table for piece in pieces]), order)
     sources = [source for piece in pieces for source in piece.sources or ()]
-    return batch.Batch.of_table(table).with_sources(
-        [sources[i] for i in order] if sources else None
-    )
+    own = [sources[i] for i in order] if sources else None
+    return batch.Batch.of_table(table).with_sources(own)
 
 
 def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementation[Any]) -> int:
@@ -143,10 +142,8 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: ask.Asking) 
     if node.when is not None:
         selected = await _holds(node.when, node, rows, asking)
     if node.answer_schema:
-        selected &= np.asarray(
-            [schema is not None for schema in batch.values(batch.pick(table, node.answer_schema))],
-            bool,
-        )
+        schemas = batch.values(batch.pick(table, node.answer_schema))
+        selected &= np.asarray([schema is not None for schema in schemas], bool)
     asked = await _ask_rows(node, table, selected, asking, ~selected)
     errors = batch.values(asked.answers.column("error"))
     otherwise = dict(node.otherwise)

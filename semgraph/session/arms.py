@@ -43,9 +43,8 @@ class ArmMaker:
 
     def arms(self, variants: Mapping[str, Variant]) -> dict[str, ArmRequest]:
         """The arms by name. Raises PlanError with the problems of all."""
-        return checked(
-            {name: partial(self._arm, each) for name, each in variants.items()}, "variant"
-        )
+        arms = {name: partial(self._arm, each) for name, each in variants.items()}
+        return checked(arms, "variant")
 
     def _arm(self, variant: Variant) -> ArmRequest:
         one, resources = variant.of(), self.resources

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 
 from semgraph.errors import ModelUnavailable, RowError
+from semgraph.llm.base import Embeddings
 from semgraph.llm.coalesce import CoalescedTexts
 from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.stack import Coalesced
@@ -172,3 +174,28 @@ async def test_the_tokens_of_a_cancelled_caller_are_charged_to_another_one(serve
     await model.aclose()
     assert (done.calls, done.attempts, len(server.embedding_requests)) == (1, 1, 1)
     assert done.usage.prompt == sum(-(-len(text) // 4) for text in ("a text", "a", "b"))
+
+
+async def test_the_work_for_known_vectors_grows_with_their_number_alone():
+    compared = 0
+
+    class Text(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    class Replaying:
+        name, count_tokens = "replaying", staticmethod(len)
+
+        async def embed(self, texts: list[str], partition: str) -> Embeddings:
+            vectors = np.ones((len(texts), 2), np.float32)
+            return Embeddings(vectors, replayed=tuple(range(len(texts))))
+
+    texts = [Text(i) for i in range(500)]
+    done = await CoalescedTexts(Replaying()).embed([*texts, texts[0]])
+    assert done.replayed == tuple(range(500))
+    assert compared < 20 * len(texts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -566,3 +567,28 @@ def test_what_only_a_step_has_is_settled_before_the_store_is_asked(
 ) -> None:
     spec = SearchSpec.compile(search(within=ROWS, where=sql(where)), SqliteStore(":memory:"))
     assert [part.sql for part in (*spec.taken, *spec.residual)] == sent
+
+
+@pytest.mark.parametrize("many", [0, 4_096])
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        (pa.float64(), [float("nan"), 1.0, None]),
+        (pa.list_(pa.int64()), [[1, None], [], None]),
+        (pa.struct([("a", pa.float64())]), [{"a": float("nan")}, {"a": None}, None]),
+    ],
+)
+def test_values_of_any_type_are_equal_as_in_sql(
+    kind: pa.DataType, found: list[Any], many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_rows, "MANY", many)
+    columns = pa.schema([("uuid", pa.string()), ("group_id", pa.string()), ("value", kind)])
+    rows = replace(ROWS, columns=columns)
+    given = [
+        {"uuid": f"r{i}", "group_id": "g", "value": value, "_p": 0, "_m": i}
+        for i, value in enumerate(found)
+    ]
+    methods = (SearchMethod("equal", "value", sql("value")),)
+    node = search(input=rows, label="", within=rows, methods=methods)
+    pairs = run(node, pa.Table.from_pylist(given, schema=runtime_schema(rows)), [])
+    assert [(row["uuid"], row["hit"]["uuid"]) for row in pairs] == [("r0", "r0"), ("r1", "r1")]

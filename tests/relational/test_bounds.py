@@ -66,7 +66,8 @@ def test_a_size_that_depends_on_a_row_is_bounded_when_the_plan_runs(
 def test_series_and_paddings_within_the_bound_are_as_in_sql(run: Run) -> None:
     steps = (
         '    - project: {a: "range(n)", b: "range(n, -2, -2)", c: "range(5, n)", d: "lpad(x, 4, \'-\')", e: "repeat(x, n)",\n'
-        "        f: \"len(range(TIMESTAMPTZ '2025-01-01', TIMESTAMPTZ '2025-01-02', INTERVAL 1 HOUR))\", g: \"repeat(l, 2)\"}\n"
+        "        f: \"len(range(TIMESTAMPTZ '2025-01-01', TIMESTAMPTZ '2025-01-02', INTERVAL 1 HOUR))\", g: \"repeat(l, 2)\",\n"
+        '        h: "range(n, 9000, 5000)", i: "range(n, -9000, -5000)"}\n'
     )
     expected = {
         "a": [0, 1, 2],
@@ -76,6 +77,8 @@ def test_series_and_paddings_within_the_bound_are_as_in_sql(run: Run) -> None:
         "e": "ababab",
         "f": 24,
         "g": [1, 2, 1, 2],
+        "h": [3, 5003],
+        "i": [3, -4997],
     }
     assert run(plan(COLUMNS, steps), rows=ROWS) == [expected]
 

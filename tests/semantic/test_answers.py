@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from semgraph.conformance.cases import LIBRARY, Case
@@ -51,6 +52,21 @@ def test_values_must_have_the_types_of_the_operator() -> None:
         check("sem_filter", {"item": []})
     with pytest.raises(EngineError, match=r"it returned a list of bool, not of Outcome"):
         check("sem_filter", [True, False, True])
+
+
+def test_values_of_numpy_become_plain_ones_of_the_declared_types() -> None:
+    def plain(operator: str, values: dict[str, Any]) -> Any:
+        case = Case(operator, ["a"], others=["x"])
+        [found] = check_answer(case.node(), case.rows(), [Outcome(values, None, ("c1",))], WAY)
+        assert found.calls == ("c1",)
+        return {name: (type(value), value) for name, value in (found.values or {}).items()}
+
+    none = (type(None), None)
+    assert plain("sem_join", {"match": np.False_})["match"] == (bool, False)
+    assert plain("sem_join", {"match": np.False_})["verdict"] == none
+    assert plain("sem_topk", {"score": np.float32(3)}) == {"score": (float, 3.0)}
+    agg = plain("sem_agg", {"words": ("a", "b"), "rows": np.int64(2)})
+    assert agg == {"words": (list, ["a", "b"]), "rows": (int, 2)}
 
 
 def test_a_table_of_answers_has_nulls_where_there_are_none() -> None:
