@@ -364,10 +364,9 @@ class StepArms:
                 lost[name] = str(error)
                 del self.expected[name]
         step, number = self.node.step, sum(len(rows.items) for rows in items)
+        seen = {name: preview.tokens_seen(of[name], step, number) for name in self.expected}
         self.estimates = [
-            each.of(
-                name, own[name], self.requests[name], preview.tokens_seen(of[name], step, number)
-            )
+            each.of(name, own[name], self.requests[name], seen[name])
             for name, each in self.expected.items()
         ]
 

@@ -146,9 +146,8 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
     options = request.options
     made_up = resources.made_up(logical, writes=options.writes)
     with _few_collections():
-        async with resources.open(
-            logical, fresh=options.fresh, record_to=options.record_to
-        ) as opened:
+        opening = resources.open(logical, fresh=options.fresh, record_to=options.record_to)
+        async with opening as opened:
             physical, notes = await _prepared(request, logical, resources, opened)
             notes = [*map(str, logical.warnings), *request.notes, *made_up, *notes]
             return await PlanRun(request, physical, opened, resources, notes).run()
