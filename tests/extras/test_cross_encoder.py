@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from semgraph.conformance import CHECKS, Subject
-from semgraph.conformance.cases import LIBRARY, Case, Oracle, node, run
+from semgraph.conformance.cases import LIBRARY, Case, Oracle, node
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
+from tests.operators.cases import run
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 

@@ -17,7 +17,7 @@ from semgraph.lotus import loaded
 from semgraph.meter import StepMetrics
 from semgraph.semantic.contract import OPERATORS
 from tests.extras.reading import LotusWay, Reading
-from tests.operators.cases import answers, reference, run
+from tests.operators.cases import answers, reference, run, tabled
 
 TOPK = ["lotus", "lotus(method=heap)", "lotus(method=naive)", 'lotus(method="quick-sem")']
 WAYS = [
@@ -50,11 +50,11 @@ async def test_the_contract_holds(operator: str, name: str, check: str) -> None:
 async def test_the_k_best_are_found_by_comparisons(method: str, fewest: int, most: int) -> None:
     llm = Oracle(mind("sem_topk"))
     case = some("sem_topk", 50, group=[0] * 50)
-    mine = await way("sem_topk", f'lotus(method="{method}")').answers(case, llm)
+    found = await way("sem_topk", f'lotus(method="{method}")').answers(case, llm)
     theirs = await run(case, LIBRARY.get("sem_topk", Choice.parse(reference("sem_topk"))))
     best = [
         sorted(range(50), key=lambda i: -t.column("score").to_pylist()[i])[:2]
-        for t in (mine, theirs)
+        for t in (tabled(case.node(), found), theirs)
     ]
     assert best[0] == best[1]
     assert fewest <= len(llm.requests) <= most
