@@ -485,7 +485,7 @@ class Session:
 
     @_takes_arguments_of(arefresh)
     def refresh(self, plan: PlanLike, /, **options: Any) -> Refresh:
-        """Compute a refresh and wait for it. Takes the arguments of `arefresh`; progress is as in `run`.
+        """Compute a refresh, with the progress of `run`, and wait for it. Takes the arguments of `arefresh`.
 
         >>> refresh = session.refresh("memory.yaml", messages=rows)  # doctest: +SKIP
         >>> refresh.diff, refresh.apply()  # doctest: +SKIP
