@@ -16,21 +16,14 @@ import semgraph as sg
 from semgraph.errors import SemgraphError
 from semgraph.folders import examples_folder
 from tests.cli.conftest import Project
+from tests.compare import test_command
 from tests.compare.conftest import TEXTS, WAYS, opened
 from tests.compare.test_command import model, project  # noqa: F401 - fixtures
 from tests.docs.blocks import ROOT, blocks
 from tests.llm.server import ModelServer
 
 DATASETS = examples_folder() / "datasets"
-PLAN = """
-plan: complaints
-inputs: {tickets: {id: int64, text: string}}
-steps:
-  asked:
-    - from: tickets
-    - sem_filter: {prompt: "Does “{text}” complain?"}
-returns: [asked]
-"""
+PLAN = test_command.PLAN.partition("example:")[0]
 TWO = PLAN.replace(
     "returns",
     """  kinds:
