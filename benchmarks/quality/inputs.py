@@ -82,6 +82,8 @@ class UserInputs:
             priced = build(settings.model(), settings), build(settings.embedder, settings)
         except PlanError as error:
             return str(error)
+        if settings.model().provider == "dummy":
+            return "the dummy model answers nothing that could be scored"
         for model in priced:
             price = model.dollars(Usage(1, 0, 1))
             if price is None and self.max_usd is not None:

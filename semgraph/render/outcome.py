@@ -131,9 +131,9 @@ def _results(result: Result, width: int) -> Iterator[str]:
 
 def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
     """The pictures of the written graph, one per partition: those of the record, if there is one;
-    none of a large result. Of a graph without edges what the plan returns is drawn, if it has nodes.
+    none of a large result.
     """
-    if result.record is None or (result.tables and not plan.graph.edges):
+    if result.record is None:
         return pictures((("", table) for table in result.tables.values()), plan.graph)
     return [] if sum(result.written.values()) > _DRAWN else of_run(Run(result.record))
 
