@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from semgraph.errors import PlanError
 from semgraph.llm.base import Usage
+from semgraph.llm.dummy import Dummy
 from semgraph.llm.endpoints import build
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
@@ -72,8 +73,10 @@ class UserInputs:
         """The missing inputs before a model can be called, or "". A model with a price needs a
         limit.
         """
-        if self.model is None:
-            return "it calls a model: --model openai:gpt-4.1-mini --max-usd 1, or --model local"
+        if self.model in (None, Dummy.name):
+            return (
+                "it calls a real model: --model openai:gpt-4.1-mini --max-usd 1, or --model local"
+            )
         try:
             settings = self.settings()
             keyed = settings.model().option("key_env") or "OPENAI_API_KEY" in settings.environment
@@ -82,8 +85,6 @@ class UserInputs:
             priced = build(settings.model(), settings), build(settings.embedder, settings)
         except PlanError as error:
             return str(error)
-        if settings.model().provider == "dummy":
-            return "the dummy model answers nothing that could be scored"
         for model in priced:
             price = model.dollars(Usage(1, 0, 1))
             if price is None and self.max_usd is not None:

@@ -305,7 +305,7 @@ def test_a_quick_run_leaves_the_results_alone() -> None:
     [
         (("serch",), 'no benchmark "serch"; .* Did you mean "search"'),
         (("engine", "--where", "way"), '--where "way": use KEY=VALUE'),
-        (("quality",), "quality: it calls a model: --model"),
+        (("quality",), "quality: it calls a real model: --model"),
     ],
 )
 def test_wrong_words_end_the_run_before_it_starts(words: tuple[str, ...], said: str) -> None:

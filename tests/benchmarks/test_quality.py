@@ -94,7 +94,8 @@ def test_the_simulated_model_does_not_pass_as_a_real_one(server: StandIn) -> Non
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "it calls a model: --model"),
+        ({}, "it calls a real model: --model"),
+        ({"model": "dummy"}, "it calls a real model: --model"),
         ({"model": "openai:gpt-4.1-mini"}, "needs a key: export OPENAI_API_KEY"),
         ({"model": "no:such"}, "no"),
     ],
