@@ -190,7 +190,8 @@ LOST: dict[str, Callable[[], bool]] = {
     "Where all messages are at hand, graphiti-core's bulk mode takes less time than semgraph as shipped,": lambda: (
         stream("window: ready") < stream("graphiti-core, bulk") < stream("as shipped")
     ),
-    "A hybrid search among 100,000 facts takes semgraph on SQLite about twice the CPU of graphiti-core's client,": lambda: (
+    "A hybrid search among 100,000 facts takes semgraph on SQLite about twice the CPU of "
+    "graphiti-core's client,": lambda: (
         1.7 < search("semgraph, SQLite") / search("graphiti-core, Neo4j") < 2.3
     ),
     "Implementations that ask more than once for a row, such as `vote` and `reflexion`, cost more calls than LOTUS;": lambda: (
